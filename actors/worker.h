@@ -57,6 +57,8 @@
 #include "actors/watch/trace.h"
 #include "actors/watch/watch.h"
 
+struct finite;
+
 /* What a worker asks of its owner, and tells it. All by the worker's thread, and none of it between two firings. */
 struct worker_owner {
     /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the
@@ -75,6 +77,8 @@ struct worker_owner {
     void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
     /* So many steps of the run; it begins no more. `again`: it was done, and will be done once more, after LIMIT. */
     void (*held)(struct worker_owner *owner, int64_t begun, bool again);
+
+    const struct finite *finite; /* borrowed: by which actors/debug/finite.c looks at values; NULL: it does not */
 
     /* of the run that LANE_START begins; written before it is given */
     uint32_t program;   /* whose actors fire */

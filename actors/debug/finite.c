@@ -16,9 +16,10 @@
  *
  * A float is finite when its exponent is not all ones, whatever its width; so blocks of words are looked at, which a
  * compiler makes vectors of, and only a block that has such a word is searched. What stands in front of a kernel finds
- * its session by way of the worker's sentence, which is the kernel's: struct actor_kernel has no room to spare.
+ * what it goes by by way of the worker's sentence, which is the kernel's: struct actor_kernel has no room to spare.
  */
-#include "actors/session/session.h"
+#include "actors/debug/debug.h"
+#include "actors/worker.h"
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -37,6 +38,7 @@ struct checked {
 };
 
 struct finite {
+    const weir_plan *plan;   /* borrowed */
     struct checked *kernels; /* owned; by kernel */
     bool accelerators;       /* there are some in the plan */
 };
@@ -103,10 +105,10 @@ static bool finite_view(const weir_view *view, char *text, size_t bytes)
 
 /* ---- while it runs ---- */
 
-static const struct weir_session *session_of(const weir_kernel_args *args)
+static const struct finite *finite_of(const weir_kernel_args *args)
 {
     const struct worker *worker = (const struct worker *)(args->error - offsetof(struct worker, error));
-    return (const struct weir_session *)((const char *)worker->owner - offsetof(struct weir_session, owner));
+    return worker->owner->finite;
 }
 
 static bool overlap(const weir_view *a, const weir_view *b)
@@ -134,12 +136,12 @@ static int bad_input(const weir_kernel_args *args, char *text, size_t bytes)
     return -1;
 }
 
-static weir_status refuse(const struct weir_session *s, const struct actor_kernel *kernel, const char *which,
+static weir_status refuse(const struct finite *f, const struct actor_kernel *kernel, const char *which,
                           int number, const char *what)
 {
     const weir_kernel_args *args = &kernel->args;
-    const struct checked *c = &s->finite->kernels[kernel->id];
-    const plan_actor *actor = &s->plan->actors[s->plan->kernels[kernel->id].actor.i];
+    const struct checked *c = &f->kernels[kernel->id];
+    const plan_actor *actor = &f->plan->actors[f->plan->kernels[kernel->id].actor.i];
     char micro[48] = "", where[256], cause[384] = "";
     int input = -1;
     if (actor->fires > 1)
@@ -154,13 +156,13 @@ static weir_status refuse(const struct weir_session *s, const struct actor_kerne
     return WEIR_E_KERNEL;
 }
 
-static weir_status look(const struct weir_session *s, const struct actor_kernel *kernel, const char *which,
+static weir_status look(const struct finite *f, const struct actor_kernel *kernel, const char *which,
                         const weir_view *views, int count)
 {
     char what[256];
     for (int i = 0; i < count; i++)
         if (!finite_view(&views[i], what, sizeof(what)))
-            return refuse(s, kernel, which, i, what);
+            return refuse(f, kernel, which, i, what);
     return WEIR_OK;
 }
 
@@ -168,44 +170,44 @@ static weir_status call_checked(const weir_kernel_args *args)
 {
     const struct actor_kernel *kernel =
         (const struct actor_kernel *)((const char *)args - offsetof(struct actor_kernel, args));
-    const struct weir_session *s = session_of(args);
-    const struct checked *c = &s->finite->kernels[kernel->id];
-    weir_status status = c->ins ? look(s, kernel, "input", args->in, args->in_count) : WEIR_OK;
+    const struct finite *f = finite_of(args);
+    const struct checked *c = &f->kernels[kernel->id];
+    weir_status status = c->ins ? look(f, kernel, "input", args->in, args->in_count) : WEIR_OK;
     if (!status)
         status = c->call(args);
     if (!status && c->outs)
-        status = look(s, kernel, "output", args->out, args->out_count);
+        status = look(f, kernel, "output", args->out, args->out_count);
     if (!status && c->outs)
-        status = look(s, kernel, "state", args->state, args->state_count);
+        status = look(f, kernel, "state", args->state, args->state_count);
     return status;
 }
 
-weir_status finite_pushed(const struct weir_session *s, const char *name, const weir_array *value)
+weir_status debug_pushed(const struct session_debug *debug, const char *name, const weir_array *value)
 {
     weir_view view = {.data = value->data, .dtype = value->dtype, .shape = value->shape, .global = value->shape};
     char what[256];
-    if (!s->finite || finite_view(&view, what, sizeof(what)))
+    if (!debug->finite || finite_view(&view, what, sizeof(what)))
         return WEIR_OK;
     return error_set(WEIR_E_ARGUMENT, "weir_session_push: '%s' is %s", name, what);
 }
 
-weir_status finite_pulled(const struct weir_session *s, const char *name, const weir_array *value, int64_t step)
+weir_status debug_pulled(const struct session_debug *debug, const char *name, const weir_array *value, int64_t step)
 {
     weir_view view = {.data = value->data, .dtype = value->dtype, .shape = value->shape, .global = value->shape};
     char what[256];
-    if (!s->finite || !s->finite->accelerators || finite_view(&view, what, sizeof(what)))
+    if (!debug->finite || !debug->finite->accelerators || finite_view(&view, what, sizeof(what)))
         return WEIR_OK;
     return error_set(WEIR_E_KERNEL, "weir_session_pull: '%s' of step %lld is %s; it comes from a device whose ops are "
                      "not looked at", name, (long long)step, what);
 }
 
-/* ---- while the session is built ---- */
+/* ---- when kernels are built ---- */
 
-static bool reaches(const struct weir_session *s, plan_range operands)
+static bool reaches(const weir_plan *plan, plan_range operands)
 {
     for (uint32_t o = operands.first; o < operands.first + operands.count; o++) {
-        const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[o].tensor.i];
-        if (!device_host_reaches((weir_device_kind)s->plan->spaces[arena_space(s->plan, tensor).i].kind))
+        const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
+        if (!device_host_reaches((weir_device_kind)plan->spaces[arena_space(plan, tensor).i].kind))
             return false;
     }
     return true;
@@ -219,41 +221,42 @@ static bool is_scaled(const weir_plan *plan)
     return false;
 }
 
-static void stand_in_front(struct weir_session *s, uint32_t k, bool scaled)
+static void stand_in_front(const struct finite *f, struct actor_kernel *kernel, uint32_t k, bool scaled)
 {
-    const plan_kernel *from = &s->plan->kernels[k];
-    const plan_actor *actor = &s->plan->actors[from->actor.i];
-    struct checked *c = &s->finite->kernels[k];
-    *c = (struct checked){.call = s->kernels[k].call};
-    c->outs = reaches(s, from->out) && reaches(s, from->state) && !(scaled && actor->phase != PLAN_FORWARD);
-    c->ins = s->finite->accelerators && from->host != PLAN_NONE && reaches(s, from->in);
-    c->knows_ins = reaches(s, from->in);
+    const plan_kernel *from = &f->plan->kernels[k];
+    const plan_actor *actor = &f->plan->actors[from->actor.i];
+    struct checked *c = &f->kernels[k];
+    *c = (struct checked){.call = kernel->call};
+    c->knows_ins = reaches(f->plan, from->in);
+    c->outs = reaches(f->plan, from->out) && reaches(f->plan, from->state) && !(scaled && actor->phase != PLAN_FORWARD);
+    c->ins = f->accelerators && from->host != PLAN_NONE && c->knows_ins;
     if (c->call && (c->outs || c->ins))
-        s->kernels[k].call = call_checked;
+        kernel->call = call_checked;
 }
 
-weir_status session_check_finite(struct weir_session *s)
+weir_status debug_check_finite(struct session_debug *debug, struct built *built)
 {
-    const weir_plan *plan = s->plan;
+    const weir_plan *plan = built->plan;
     const bool scaled = is_scaled(plan);
-    s->finite = calloc(1, sizeof *s->finite);
-    if (s->finite)
-        s->finite->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *s->finite->kernels);
-    if (!s->finite || !s->finite->kernels)
+    struct finite *f = debug->finite = calloc(1, sizeof *f);
+    if (f)
+        f->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *f->kernels);
+    if (!f || !f->kernels)
         return error_set(WEIR_E_MEMORY, "no memory to look at what %u kernels compute", plan->kernels_count);
+    f->plan = plan;
     for (uint32_t i = 0; i < plan->spaces_count; i++)
-        s->finite->accelerators |= device_is_accelerator((weir_device_kind)plan->spaces[i].kind);
+        f->accelerators |= device_is_accelerator((weir_device_kind)plan->spaces[i].kind);
     for (uint32_t k = 0; k < plan->kernels_count; k++) {
         const uint32_t a = plan->kernels[k].actor.i;
-        if (session_runs(s, a) && !s->actors[a].ahead)
-            stand_in_front(s, k, scaled);
+        if (built_runs(built, a) && !built->actors[a].ahead)
+            stand_in_front(f, &built->kernels[k], k, scaled);
     }
     return WEIR_OK;
 }
 
-void session_unfinite(struct weir_session *s)
+void finite_close(struct finite *finite)
 {
-    if (s->finite)
-        free(s->finite->kernels);
-    free(s->finite);
+    if (finite)
+        free(finite->kernels);
+    free(finite);
 }

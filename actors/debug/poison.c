@@ -22,7 +22,7 @@
  * What a tensor is gathered from may lie within it (graph/plan/lives/window.h), is there before it, and goes on to be read behind
  * it. So a stretch of the tensor is cut around it, and the end of the part's own life leaves it as it is.
  */
-#include "actors/session/session.h"
+#include "actors/debug/debug.h"
 
 #include "graph/base/error.h"
 #include "graph/plan/lives/window.h"
@@ -49,6 +49,8 @@ struct poisoned {
 };
 
 struct poison {
+    const weir_plan *plan;           /* borrowed */
+    struct built *built;             /* borrowed */
     struct stretch *stretches;       /* owned */
     uint32_t count, room;
     struct poisoned *kernels;        /* owned; by kernel */
@@ -194,26 +196,26 @@ static bool add_stretch(struct poison *poison, uint32_t kernel, bool after, char
     return add_around(poison, (struct stretch){.kernel = kernel, .after = after, .base = base, .bytes = bytes});
 }
 
-static bool add_temp(struct weir_session *s, uint32_t t)
+static bool add_temp(struct poison *poison, uint32_t t)
 {
-    const weir_plan *plan = s->plan;
+    const weir_plan *plan = poison->plan;
     const plan_tensor *tensor = &plan->tensors[t];
     struct use use = {.tensor = t, .regst = PLAN_NONE, .port = PLAN_NONE, .reads = true, .writes = true};
     uint32_t first = find_use(plan, tensor->owner, use, false), last = find_use(plan, tensor->owner, use, true);
-    char *base = arena_tensor(s->arenas, plan, tensor, 0);
+    char *base = arena_tensor(poison->built->arenas, plan, tensor, 0);
     bool ok = true;
     if (first != PLAN_NONE && !shares_place(plan, &plan->kernels[first].in, t))
-        ok = add_stretch(s->poison, first, false, base, plan_tensor_bytes(tensor));
+        ok = add_stretch(poison, first, false, base, plan_tensor_bytes(tensor));
     if (ok && last != PLAN_NONE && !shares_place(plan, &plan->kernels[last].out, t))
-        ok = add_stretch(s->poison, last, true, base, plan_tensor_bytes(tensor));
+        ok = add_stretch(poison, last, true, base, plan_tensor_bytes(tensor));
     return ok;
 }
 
-static bool add_scratch(struct weir_session *s, uint32_t k)
+static bool add_scratch(struct poison *poison, uint32_t k)
 {
-    void *scratch = s->kernels[k].args.workspace;
-    uint64_t bytes = s->plan->kernels[k].workspace_bytes;
-    return add_stretch(s->poison, k, false, scratch, bytes) && add_stretch(s->poison, k, true, scratch, bytes);
+    void *scratch = poison->built->kernels[k].args.workspace;
+    uint64_t bytes = poison->plan->kernels[k].workspace_bytes;
+    return add_stretch(poison, k, false, scratch, bytes) && add_stretch(poison, k, true, scratch, bytes);
 }
 
 static uint32_t readers_of(const weir_plan *plan, uint32_t r)
@@ -224,59 +226,61 @@ static uint32_t readers_of(const weir_plan *plan, uint32_t r)
     return readers;
 }
 
-static char *slots_of(const struct weir_session *s, uint32_t r)
+static char *slots_of(const struct poison *poison, uint32_t r)
 {
-    const struct arena *arena = &s->arenas[s->plan->regsts[r].space.i];
-    return arena->base ? arena->base + s->plan->regsts[r].offset : NULL;
+    const struct arena *arena = &poison->built->arenas[poison->plan->regsts[r].space.i];
+    return arena->base ? arena->base + poison->plan->regsts[r].offset : NULL;
 }
 
-static bool is_window(const struct weir_session *s, uint32_t r, bool onto)
+static bool is_window(const struct poison *poison, uint32_t r, bool onto)
 {
-    for (uint32_t i = 0; i < s->poison->window_count; i++)
-        if (s->poison->windows[i].regst == r && s->poison->windows[i].onto >= onto)
+    for (uint32_t i = 0; i < poison->window_count; i++)
+        if (poison->windows[i].regst == r && poison->windows[i].onto >= onto)
             return true;
     return false;
 }
 
-static bool add_written(struct weir_session *s, uint32_t r)
+static bool add_written(struct poison *poison, uint32_t r)
 {
-    const plan_regst *regst = &s->plan->regsts[r];
+    const plan_regst *regst = &poison->plan->regsts[r];
     struct use use = {.tensor = PLAN_NONE, .regst = r, .port = PLAN_NONE, .writes = true};
-    uint32_t first = regst->initial || is_window(s, r, true) ? PLAN_NONE : find_use(s->plan, regst->producer.i, use, false);
+    const bool stays = regst->initial || is_window(poison, r, true);
+    uint32_t first = stays ? PLAN_NONE : find_use(poison->plan, regst->producer.i, use, false);
     if (first == PLAN_NONE || !regst->slot_bytes)
         return true;
-    return add_around(s->poison, (struct stretch){.kernel = first, .base = slots_of(s, r), .bytes = regst->slot_bytes,
-                                                  .out = &s->outs[r]});
+    return add_around(poison, (struct stretch){.kernel = first, .base = slots_of(poison, r), .bytes = regst->slot_bytes,
+                                                  .out = &poison->built->outs[r]});
 }
 
 
 
-static bool add_read(struct weir_session *s, uint32_t p)
+static bool add_read(struct poison *poison, uint32_t p)
 {
-    const plan_port *port = &s->plan->ports[p];
-    const plan_regst *regst = &s->plan->regsts[port->regst.i];
+    const plan_port *port = &poison->plan->ports[p];
+    const plan_regst *regst = &poison->plan->regsts[port->regst.i];
     struct use use = {.tensor = PLAN_NONE, .regst = port->regst.i, .port = p, .reads = true};
-    if (regst->initial || regst->producer.i == PLAN_NONE || !regst->slot_bytes || !slots_of(s, port->regst.i) ||
-        session_wired(s, p) || readers_of(s->plan, port->regst.i) != 1 || is_window(s, port->regst.i, false))
+    if (regst->initial || regst->producer.i == PLAN_NONE || !regst->slot_bytes || !slots_of(poison, port->regst.i) ||
+        built_transfer(poison->built, p) || readers_of(poison->plan, port->regst.i) != 1 ||
+        is_window(poison, port->regst.i, false))
         return true;
-    uint32_t last = find_use(s->plan, port->actor.i, use, true);
-    struct stretch slot = {.kernel = last, .after = true, .base = slots_of(s, port->regst.i),
-                           .bytes = regst->slot_bytes, .port = s->ends[p].port};
-    return last == PLAN_NONE || add_around(s->poison, slot);
+    uint32_t last = find_use(poison->plan, port->actor.i, use, true);
+    struct stretch slot = {.kernel = last, .after = true, .base = slots_of(poison, port->regst.i),
+                           .bytes = regst->slot_bytes, .port = poison->built->ends[p].port};
+    return last == PLAN_NONE || add_around(poison, slot);
 }
 
-static bool add_actor(struct weir_session *s, uint32_t a)
+static bool add_actor(struct poison *poison, uint32_t a)
 {
-    const plan_actor *actor = &s->plan->actors[a];
+    const plan_actor *actor = &poison->plan->actors[a];
     bool ok = true;
     for (uint32_t t = actor->temps.first; ok && t < actor->temps.first + actor->temps.count; t++)
-        ok = add_temp(s, t);
+        ok = add_temp(poison, t);
     for (uint32_t k = actor->kernels.first; ok && k < actor->kernels.first + actor->kernels.count; k++)
-        ok = add_scratch(s, k);
+        ok = add_scratch(poison, k);
     for (uint32_t r = actor->regsts.first; ok && r < actor->regsts.first + actor->regsts.count; r++)
-        ok = add_written(s, r);
+        ok = add_written(poison, r);
     for (uint32_t p = actor->ports.first; ok && p < actor->ports.first + actor->ports.count; p++)
-        ok = add_read(s, p);
+        ok = add_read(poison, p);
     return ok;
 }
 
@@ -286,40 +290,39 @@ static int compare_windows(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static void see_window(struct weir_session *s, uint32_t operand, bool onto)
+static void see_window(struct poison *poison, uint32_t operand, bool onto)
 {
-    const plan_tensor *tensor = &s->plan->tensors[s->plan->operands[operand].tensor.i];
-    const char *first = slots_of(s, tensor->owner);
+    const plan_tensor *tensor = &poison->plan->tensors[poison->plan->operands[operand].tensor.i];
+    const char *first = slots_of(poison, tensor->owner);
     if (first)
-        s->poison->windows[s->poison->window_count++] =
-            (struct within){first, first + s->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
+        poison->windows[poison->window_count++] =
+            (struct within){first, first + poison->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
 }
 
 /* What another rank sends to where it is gathered is there before that is. */
-static void see_arrival(struct weir_session *s, uint32_t operand)
+static void see_arrival(struct poison *poison, uint32_t operand)
 {
-    const plan_operand *of = &s->plan->operands[operand];
-    const plan_tensor *tensor = &s->plan->tensors[of->tensor.i];
-    const char *first = session_port_data(s, of->port.i, tensor, 0);
-    s->poison->windows[s->poison->window_count++] =
+    const plan_operand *of = &poison->plan->operands[operand];
+    const plan_tensor *tensor = &poison->plan->tensors[of->tensor.i];
+    const char *first = built_port_data(poison->built, of->port.i, tensor, 0);
+    poison->windows[poison->window_count++] =
         (struct within){first, first + plan_tensor_bytes(tensor), tensor->owner, false};
 }
 
 /* Those that kernels of this process gather from, and sums that they write over a term. */
-static bool find_windows(struct weir_session *s)
+static bool find_windows(struct poison *poison)
 {
-    const weir_plan *plan = s->plan;
-    struct poison *poison = s->poison;
+    const weir_plan *plan = poison->plan;
     poison->windows = calloc(plan->operands_count + (size_t)1, sizeof *poison->windows);
     for (uint32_t k = 0; k < plan->kernels_count && poison->windows; k++) {
         const plan_range *in = &plan->kernels[k].in;
-        for (uint32_t o = in->first; o < in->first + in->count && session_runs(s, plan->kernels[k].actor.i); o++)
-            if (session_comes_in_place(s, plan->operands[o].port.i))
-                see_arrival(s, o);
+        for (uint32_t o = in->first; o < in->first + in->count && built_runs(poison->built, plan->kernels[k].actor.i); o++)
+            if (built_comes_in_place(poison->built, plan->operands[o].port.i))
+                see_arrival(poison, o);
             else if (window_is(plan, k, o))
-                see_window(s, o, false);
+                see_window(poison, o, false);
             else if (window_is_onto(plan, k, o))
-                see_window(s, plan->kernels[k].out.first, true);
+                see_window(poison, plan->kernels[k].out.first, true);
     }
     if (poison->windows && poison->window_count)
         qsort(poison->windows, poison->window_count, sizeof *poison->windows, compare_windows);
@@ -335,14 +338,13 @@ static int compare_stretches(const void *a, const void *b)
 }
 
 /* Puts call_poisoned() in front of the kernels that have stretches. */
-static void stand_in_front(struct weir_session *s)
+static void stand_in_front(struct poison *poison)
 {
-    struct poison *poison = s->poison;
     if (!poison->stretches)
         return;
     qsort(poison->stretches, poison->count, sizeof *poison->stretches, compare_stretches);
     for (uint32_t i = 0; i < poison->count; i++) {
-        struct actor_kernel *kernel = &s->kernels[poison->stretches[i].kernel];
+        struct actor_kernel *kernel = &poison->built->kernels[poison->stretches[i].kernel];
         struct poisoned *to = &poison->kernels[poison->stretches[i].kernel];
         if (!to->count++)
             *to = (struct poisoned){.call = kernel->call, .first = i, .count = 1, .all = poison};
@@ -351,32 +353,38 @@ static void stand_in_front(struct weir_session *s)
     }
 }
 
-static bool host_reaches(const struct weir_session *s, uint32_t actor)
+static bool host_reaches(const struct poison *poison, uint32_t actor)
 {
-    return device_host(s->plan->spaces[s->plan->queues[s->plan->actors[actor].queue.i].space.i].kind);
+    const weir_plan *plan = poison->plan;
+    return device_host(plan->spaces[plan->queues[plan->actors[actor].queue.i].space.i].kind);
 }
 
-weir_status session_poison(struct weir_session *s)
+weir_status debug_poison(struct session_debug *debug, struct built *built)
 {
-    bool ok = (s->poison = calloc(1, sizeof *s->poison));
-    if (ok)
-        ok = (s->poison->kernels = calloc(s->plan->kernels_count + (size_t)1, sizeof *s->poison->kernels));
-    ok = ok && find_windows(s);
-    for (uint32_t a = 0; ok && a < s->plan->actors_count; a++)
-        if (session_runs(s, a) && host_reaches(s, a))
-            ok = add_actor(s, a);
+    struct poison *poison = debug->poison = calloc(1, sizeof *poison);
+    const weir_plan *plan = built->plan;
+    if (poison) {
+        poison->plan = plan;
+        poison->built = built;
+        poison->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *poison->kernels);
+    }
+    bool ok = poison && poison->kernels && find_windows(poison);
+    for (uint32_t a = 0; ok && a < plan->actors_count; a++)
+        if (built_runs(built, a) && host_reaches(poison, a))
+            ok = add_actor(poison, a);
     if (!ok)
         return error_set(WEIR_E_MEMORY, "no memory to poison what is not needed");
-    stand_in_front(s);
+    stand_in_front(poison);
     return WEIR_OK;
 }
 
-void session_unpoison(struct weir_session *s)
+void debug_close(struct session_debug *debug)
 {
-    if (s->poison) {
-        free(s->poison->windows);
-        free(s->poison->stretches);
-        free(s->poison->kernels);
+    if (debug->poison) {
+        free(debug->poison->windows);
+        free(debug->poison->stretches);
+        free(debug->poison->kernels);
     }
-    free(s->poison);
+    free(debug->poison);
+    finite_close(debug->finite);
 }

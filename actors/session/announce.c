@@ -55,19 +55,19 @@ bool session_take_lane(struct lane *lane)
 
 void session_announce(struct weir_session *s)
 {
-    int fd = atomic_load(&s->ready_fd); /* seq_cst: pairs with the store in weir_session_fd() */
+    int fd = atomic_load(&s->outside.ready_fd); /* seq_cst: pairs with the store in weir_session_fd() */
     uint64_t one = 1;
     /* seq_cst: pairs with the exchange in fd_empty() */
-    if (UNLIKELY(fd >= 0) && !atomic_exchange(&s->rung, true) && write(fd, &one, sizeof(one)) < 0)
+    if (UNLIKELY(fd >= 0) && !atomic_exchange(&s->outside.rung, true) && write(fd, &one, sizeof(one)) < 0)
         return; /* the counter is full: it is readable already */
 }
 
 static void fd_empty(struct weir_session *s)
 {
     uint64_t count;
-    while (read(atomic_load(&s->ready_fd), &count, sizeof(count)) > 0)
+    while (read(atomic_load(&s->outside.ready_fd), &count, sizeof(count)) > 0)
         continue; /* until there is none */
-    atomic_exchange(&s->rung, false);
+    atomic_exchange(&s->outside.rung, false);
 }
 
 /* By the lane's owner, when the actor may not fire. False: something has come meanwhile. */
@@ -75,7 +75,7 @@ static bool lane_watch(struct weir_session *s, struct actor *actor)
 {
     struct mailbox *mailbox = &actor->lane->mailbox;
     if (mailbox->event_fd < 0)
-        mailbox->event_fd = atomic_load(&s->ready_fd);
+        mailbox->event_fd = atomic_load(&s->outside.ready_fd);
     bool asleep = mailbox_asleep(mailbox);
     if (asleep && actor->lane->ringer)
         ringer_watch(actor->lane->ringer);
@@ -89,7 +89,7 @@ static void watch_again(struct weir_session *s, struct actor *actor)
         return;
     do {
         mailbox_orders(&actor->lane->mailbox);
-        lane_drain(actor->lane, s->ends);
+        lane_drain(actor->lane, s->built.ends);
         if (!actor->unmet)
             session_announce(s);
     } while (actor->unmet && !lane_watch(s, actor));
@@ -101,13 +101,13 @@ void session_let_go(struct weir_session *s, struct actor *actor)
     lane_leave(actor->lane);
     /* seq_cst: behind the store. Either this thread sees that there is a descriptor, or the first look finds the lane
      * unused. */
-    if (UNLIKELY(atomic_load(&s->ready_fd) >= 0))
+    if (UNLIKELY(atomic_load(&s->outside.ready_fd) >= 0))
         watch_again(s, actor);
 }
 
 static weir_status fd_open(struct weir_session *s)
 {
-    if (atomic_load(&s->ready_fd) >= 0)
+    if (atomic_load(&s->outside.ready_fd) >= 0)
         return WEIR_OK;
     weir_status status = session_open_ringers(s);
     if (status)
@@ -115,7 +115,7 @@ static weir_status fd_open(struct weir_session *s)
     int fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC); /* nothing has been told yet */
     if (fd < 0)
         return error_set(WEIR_E_MEMORY, "weir_session_fd: there is no descriptor left");
-    atomic_store(&s->ready_fd, fd);
+    atomic_store(&s->outside.ready_fd, fd);
     return WEIR_OK;
 }
 
@@ -127,12 +127,12 @@ int weir_session_fd(weir_session *s)
     weir_status status = fd_open(s);
     pthread_mutex_unlock(&s->ending.lock);
     session_exit(s);
-    return status ? -1 : atomic_load(&s->ready_fd);
+    return status ? -1 : atomic_load(&s->outside.ready_fd);
 }
 
 void session_close_fd(struct weir_session *s)
 {
-    int fd = atomic_load(&s->ready_fd);
+    int fd = atomic_load(&s->outside.ready_fd);
     if (fd >= 0)
         close(fd);
 }
@@ -154,14 +154,14 @@ static void list_add(struct listing *l, weir_ready ready)
 /* One that is not listed is watched. */
 static void look_at_host(struct weir_session *s, const plan_host *host, struct listing *listing)
 {
-    struct actor *actor = &s->actors[host->actor.i];
+    struct actor *actor = &s->built.actors[host->actor.i];
     bool push = host->kind == PLAN_PUSH, comes;
     weir_status status;
     if (!lane_try(actor->lane, LANE_LOOKED_AT))
         return; /* who is in push or pull will look */
     do {
         comes = session_turn_comes(s, actor, push ? "push" : "pull", &status);
-    } while (!comes && atomic_load(&s->ready_fd) >= 0 && !lane_watch(s, actor));
+    } while (!comes && atomic_load(&s->outside.ready_fd) >= 0 && !lane_watch(s, actor));
     lane_leave(actor->lane);
     if (comes)
         list_add(listing, (weir_ready){push ? WEIR_READY_PUSH : WEIR_READY_PULL, plan_text(s->plan, host->name), status});
@@ -173,9 +173,9 @@ static void look_at_run(const struct weir_session *s, struct listing *listing)
     uint32_t program = session_program(s);
     weir_status status = ending_failure(&s->ending);
     /* acquire: pairs with the decrement in owner_halted() */
-    bool over = status ? !atomic_load_explicit(&s->firing, memory_order_acquire) : session_at_rest(s);
+    bool over = status ? !atomic_load_explicit(&s->progress.firing, memory_order_acquire) : session_at_rest(s);
     if (over && !status && !program)
-        status = ending_ended(&s->ending, session_rank(s));
+        status = ending_ended(&s->ending, built_rank(&s->built));
     if (over)
         list_add(listing, (weir_ready){WEIR_READY_WAIT, plan_text(s->plan, s->plan->programs[program].name), status});
 }
@@ -185,12 +185,12 @@ int weir_session_ready(weir_session *s, weir_ready *list, int room)
     struct listing listing = {list, room, 0};
     if (session_enter(s, "ready"))
         return -1;
-    if (atomic_load(&s->ready_fd) >= 0)
+    if (atomic_load(&s->outside.ready_fd) >= 0)
         fd_empty(s);
     look_at_run(s, &listing);
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
-        if ((host->kind == PLAN_PUSH || host->kind == PLAN_PULL) && session_runs(s, host->actor.i))
+        if ((host->kind == PLAN_PUSH || host->kind == PLAN_PULL) && built_runs(&s->built, host->actor.i))
             look_at_host(s, host, &listing);
     }
     if (listing.count > room)

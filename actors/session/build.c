@@ -53,35 +53,34 @@ static size_t pending_room(const plan_regst *regst)
 static bool build_arrays(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
+    struct built *b = &s->built;
     size_t pending = 0;
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         pending += pending_room(&plan->regsts[r]);
-    s->actors = array_new(plan->actors_count, sizeof(*s->actors));
-    s->ports = array_new(plan->ports_count, sizeof(*s->ports));
-    s->ends = array_new(plan->ports_count, sizeof(*s->ends));
-    s->outs = array_new(plan->regsts_count, sizeof(*s->outs));
-    s->edges = array_new(plan->ports_count, sizeof(*s->edges));
-    s->kernels = array_new(plan->kernels_count, sizeof(*s->kernels));
-    s->pending = array_new(pending, sizeof(*s->pending));
-    s->views = array_new(plan->operands_count, sizeof(*s->views));
-    s->patches = array_new(plan->operands_count, sizeof(*s->patches));
-    return s->actors && s->ports && s->ends && s->outs && s->edges && s->kernels && s->pending && s->views &&
-           s->patches;
+    b->actors = array_new(plan->actors_count, sizeof(*b->actors));
+    b->ports = array_new(plan->ports_count, sizeof(*b->ports));
+    b->ends = array_new(plan->ports_count, sizeof(*b->ends));
+    b->outs = array_new(plan->regsts_count, sizeof(*b->outs));
+    b->edges = array_new(plan->ports_count, sizeof(*b->edges));
+    b->kernels = array_new(plan->kernels_count, sizeof(*b->kernels));
+    b->pending = array_new(pending, sizeof(*b->pending));
+    b->views = array_new(plan->operands_count, sizeof(*b->views));
+    b->patches = array_new(plan->operands_count, sizeof(*b->patches));
+    return b->actors && b->ports && b->ends && b->outs && b->edges && b->kernels && b->pending && b->views && b->patches;
 }
 
 void session_unbuild(struct weir_session *s)
 {
-    free(s->actors);
-    free(s->ports);
-    free(s->ends);
-    free(s->outs);
-    free(s->edges);
-    free(s->kernels);
-    session_unpoison(s);
-    session_unfinite(s);
-    free(s->pending);
-    free(s->views);
-    free(s->patches);
+    free(s->built.actors);
+    free(s->built.ports);
+    free(s->built.ends);
+    free(s->built.outs);
+    free(s->built.edges);
+    free(s->built.kernels);
+    debug_close(&s->debug);
+    free(s->built.pending);
+    free(s->built.views);
+    free(s->built.patches);
 }
 
 /* ---- actors, ports, registers ---- */
@@ -91,13 +90,13 @@ static void build_actor(struct weir_session *s, uint32_t a)
     const plan_actor *plan = &s->plan->actors[a];
     const plan_queue *queue = &s->plan->queues[plan->queue.i];
     bool outside = queue->kind == PLAN_OUTSIDE;
-    struct actor *actor = &s->actors[a];
+    struct actor *actor = &s->built.actors[a];
     *actor = (struct actor){
         .rank = actor->rank,
-        .lane = s->lane_of[a],
-        .outs = &s->outs[plan->regsts.first],
+        .lane = s->built.lane_of[a],
+        .outs = &s->built.outs[plan->regsts.first],
         .out_count = plan->regsts.count,
-        .kernels = &s->kernels[plan->kernels.first],
+        .kernels = &s->built.kernels[plan->kernels.first],
         .kernel_count = plan->kernels.count,
         .left = outside ? INT64_MAX : 0,
         .firing = s->run.first_step * plan->fires,
@@ -114,9 +113,9 @@ static void build_actor(struct weir_session *s, uint32_t a)
 static void build_ports(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
-    struct actor_port *next = s->ports;
+    struct actor_port *next = s->built.ports;
     for (uint32_t a = 0; a < plan->actors_count; a++) {
-        struct actor *actor = &s->actors[a];
+        struct actor *actor = &s->built.actors[a];
         actor->ports = next;
         for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count;
              p++) {
@@ -125,7 +124,7 @@ static void build_ports(struct weir_session *s)
                 continue;
             reader_init(&next->reader, regst->slots, plan->ports[p].hold, regst->initial);
             next->actor = actor;
-            s->ends[p].port = next++;
+            s->built.ends[p].port = next++;
         }
         actor->port_count = (uint32_t)(next - actor->ports);
     }
@@ -136,26 +135,26 @@ static void count_edges(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->ends[p].port)
-            s->outs[plan->ports[p].regst.i].edge_count++;
-    struct actor_edge *next = s->edges;
+        if (s->built.ends[p].port)
+            s->built.outs[plan->ports[p].regst.i].edge_count++;
+    struct actor_edge *next = s->built.edges;
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
-        s->outs[r].edges = next;
-        next += s->outs[r].edge_count;
+        s->built.outs[r].edges = next;
+        next += s->built.outs[r].edge_count;
     }
 }
 
 static void build_outs(struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
-    uint32_t *pending = s->pending;
+    uint32_t *pending = s->built.pending;
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
         const plan_regst *regst = &plan->regsts[r];
-        struct actor_out *out = &s->outs[r];
+        struct actor_out *out = &s->built.outs[r];
         regst_init(&out->regst, regst->slots, regst->fill ? regst->fill : 1, regst->initial, out->edge_count, pending);
         pending += pending_room(regst);
         if (regst->producer.i != PLAN_NONE)
-            out->actor = &s->actors[regst->producer.i];
+            out->actor = &s->built.actors[regst->producer.i];
     }
 }
 
@@ -164,12 +163,12 @@ static void build_edge(struct building *b, uint32_t p)
 {
     struct weir_session *s = b->s;
     uint32_t regst = s->plan->ports[p].regst.i;
-    struct actor_port *port = s->ends[p].port;
-    struct actor_out *out = &s->outs[regst];
+    struct actor_port *port = s->built.ends[p].port;
+    struct actor_out *out = &s->built.outs[regst];
     struct actor_edge *edge = &out->edges[b->edges[regst]++];
     struct actor *reader = port->actor, *producer = out->actor;
     edge->out = out;
-    s->ends[p].edge = edge;
+    s->built.ends[p].edge = edge;
     if (!reader->lane && !producer->lane)
         return; /* between two other ranks */
     if (bus_same(&s->bus, reader->id, producer->id)) {
@@ -185,46 +184,16 @@ static void build_edge(struct building *b, uint32_t p)
 
 /* ---- what kernels are called with ---- */
 
-/* The transfer through which the port's reader gets its register; NULL: it reads it where it lies. */
-static const struct transfer *transfer_of(const struct weir_session *s, uint32_t port)
-{
-    const struct transfer *transfer = s->cluster && port != PLAN_NONE ? links_find(&s->cluster->links, port) : NULL;
-    return transfer && transfer->to == s->cluster->env.rank ? transfer : NULL;
-}
-
-bool session_wired(const struct weir_session *s, uint32_t port)
-{
-    return transfer_of(s, port);
-}
-
-bool session_comes_in_place(const struct weir_session *s, uint32_t port)
-{
-    const struct transfer *transfer = transfer_of(s, port);
-    return transfer && transfer->in_place;
-}
-
-const char *session_port_data(const struct weir_session *s, uint32_t port, const plan_tensor *tensor, uint32_t slot)
-{
-    const struct transfer *transfer = transfer_of(s, port);
-    if (!transfer)
-        return arena_tensor(s->arenas, s->plan, tensor, slot);
-    const struct piece *piece = &s->cluster->links.pieces[transfer->pieces.first];
-    while (&s->plan->tensors[piece->tensor] != tensor)
-        piece++; /* an outside reader has a piece of each */
-    return links_receive(transfer, &s->cluster->links.spans[transfer->spans.first + piece->span], slot) +
-           piece->span_offset;
-}
-
 /* The operand is what came over the wire: a slice, which says itself where in the tensor it lies. False: nothing of it
  * is read. */
 static bool wired_view(struct weir_session *s, uint32_t o, const struct transfer *transfer)
 {
-    const struct links *links = &s->cluster->links;
+    const struct links *links = &s->built.cluster->links;
     uint32_t number = links->piece_of[o];
-    weir_view *view = &s->views[o];
+    weir_view *view = &s->built.views[o];
     if (number == LINKS_NONE) {
         memset(view->shape.dim, 0, sizeof(view->shape.dim));
-        view->data = s->views;
+        view->data = s->built.views;
         return false;
     }
     const struct piece *piece = &links->pieces[number];
@@ -234,41 +203,24 @@ static bool wired_view(struct weir_session *s, uint32_t o, const struct transfer
     return true;
 }
 
-weir_view session_type_view(const plan_tensor *tensor)
-{
-    weir_view view = {.dtype = (weir_dtype)tensor->dtype};
-    view.shape.rank = view.global.rank = (int)tensor->rank;
-    memcpy(view.shape.dim, tensor->shape, sizeof(tensor->shape));
-    memcpy(view.global.dim, tensor->global, sizeof(tensor->global));
-    memcpy(view.offset, tensor->start, sizeof(tensor->start));
-    return view;
-}
-
-weir_view session_view(const struct weir_session *s, const plan_tensor *tensor, uint32_t slot)
-{
-    weir_view view = session_type_view(tensor);
-    view.data = arena_tensor(s->arenas, s->plan, tensor, slot);
-    return view;
-}
-
 /* The ring that an operand's pointer follows; RING_NONE when it stays where it is. */
 static uint32_t ring_of(const struct weir_session *s, const plan_operand *operand)
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1 ||
-        (!s->arenas[arena_space(s->plan, tensor).i].base && !transfer_of(s, operand->port.i)))
+        (!s->built.arenas[arena_space(s->plan, tensor).i].base && !built_transfer(&s->built, operand->port.i)))
         return RING_NONE;
     if (operand->port.i == PLAN_NONE)
         return s->plan->ports_count + tensor->owner;
-    return s->ends[operand->port.i].port ? operand->port.i : RING_NONE;
+    return s->built.ends[operand->port.i].port ? operand->port.i : RING_NONE;
 }
 
 /* NULL: of a port that reads a constant. */
 static struct slot_patches *ring_patches(const struct weir_session *s, uint32_t ring)
 {
     if (ring >= s->plan->ports_count)
-        return &s->outs[ring - s->plan->ports_count].patches;
-    return s->ends[ring].port ? &s->ends[ring].port->patches : NULL;
+        return &s->built.outs[ring - s->plan->ports_count].patches;
+    return s->built.ends[ring].port ? &s->built.ends[ring].port->patches : NULL;
 }
 
 static uint32_t ring_count(const weir_plan *plan)
@@ -280,15 +232,15 @@ static uint32_t first_slot(const struct weir_session *s, const plan_operand *ope
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     bool writes = tensor->home == PLAN_IN_REGST && operand->port.i == PLAN_NONE;
-    assert(s->outs || !writes);
-    return writes ? s->outs[tensor->owner].regst.slot : 0;
+    assert(s->built.outs || !writes);
+    return writes ? s->built.outs[tensor->owner].regst.slot : 0;
 }
 
 static void count_view(struct building *b, uint32_t o)
 {
     const plan_operand *operand = &b->s->plan->operands[o];
     uint32_t ring = ring_of(b->s, operand);
-    bool nothing = transfer_of(b->s, operand->port.i) && b->s->cluster->links.piece_of[o] == LINKS_NONE;
+    bool nothing = built_transfer(&b->s->built, operand->port.i) && b->s->built.cluster->links.piece_of[o] == LINKS_NONE;
     if (ring != RING_NONE && !nothing)
         ring_patches(b->s, ring)->count++;
 }
@@ -296,7 +248,7 @@ static void count_view(struct building *b, uint32_t o)
 /* Each ring's patches, and each actor's wire patches, get their part of the array. */
 static void place_patches(struct weir_session *s)
 {
-    struct slot_patch *patch = s->patches;
+    struct slot_patch *patch = s->built.patches;
     for (uint32_t ring = 0; ring < ring_count(s->plan); ring++) {
         struct slot_patches *patches = ring_patches(s, ring);
         if (!patches)
@@ -312,7 +264,7 @@ static void build_patch(struct building *b, uint32_t ring, uint64_t stride, char
     struct weir_session *s = b->s;
     struct slot_patches *patches = ring_patches(s, ring);
     patches->stride = stride;
-    s->patches[patches->patch - s->patches + b->patches[ring]++] = (struct slot_patch){&view->data, base};
+    s->built.patches[patches->patch - s->built.patches + b->patches[ring]++] = (struct slot_patch){&view->data, base};
 }
 
 static void build_view(struct building *b, uint32_t o)
@@ -320,16 +272,16 @@ static void build_view(struct building *b, uint32_t o)
     struct weir_session *s = b->s;
     const plan_operand *operand = &s->plan->operands[o];
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
-    const struct transfer *transfer = transfer_of(s, operand->port.i);
+    const struct transfer *transfer = built_transfer(&s->built, operand->port.i);
     uint32_t ring = ring_of(s, operand);
-    s->views[o] = session_view(s, tensor, first_slot(s, operand));
+    s->built.views[o] = built_view(&s->built, tensor, first_slot(s, operand));
     if (transfer && !wired_view(s, o, transfer))
         return;
     if (ring != RING_NONE && transfer)
-        build_patch(b, ring, transfer->receive_bytes, s->views[o].data, &s->views[o]);
+        build_patch(b, ring, transfer->receive_bytes, s->built.views[o].data, &s->built.views[o]);
     else if (ring != RING_NONE)
-        build_patch(b, ring, s->plan->regsts[tensor->owner].slot_bytes, arena_tensor(s->arenas, s->plan, tensor, 0),
-                    &s->views[o]);
+        build_patch(b, ring, s->plan->regsts[tensor->owner].slot_bytes, arena_tensor(s->built.arenas, s->plan, tensor, 0),
+                    &s->built.views[o]);
 }
 
 static void find_callers(struct building *b)
@@ -338,9 +290,9 @@ static void find_callers(struct building *b)
     for (uint32_t k = 0; k < plan->kernels_count; k++) {
         const plan_kernel *kernel = &plan->kernels[k];
         const plan_range *const lists[] = {&kernel->in, &kernel->out, &kernel->state};
-        for (int l = 0; l < 3 && session_runs(b->s, kernel->actor.i); l++)
+        for (int l = 0; l < 3 && built_runs(&b->s->built, kernel->actor.i); l++)
             for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
-                b->caller[o] = &b->s->actors[kernel->actor.i];
+                b->caller[o] = &b->s->built.actors[kernel->actor.i];
     }
 }
 
@@ -364,7 +316,7 @@ weir_status session_find_kernel(const struct weir_session *s, const plan_kernel 
     const weir_plan *plan = s->plan;
     const plan_queue *queue = &plan->queues[plan->actors[kernel->actor.i].queue.i];
     const plan_space *space = &plan->spaces[queue->space.i];
-    const struct device_ops *device = s->arenas[queue->space.i].device;
+    const struct device_ops *device = s->built.arenas[queue->space.i].device;
     *call = !op              ? NULL
             : device->kernel ? device->kernel(op)
                              : op_kernel(op, (weir_device_kind)space->kind);
@@ -380,7 +332,7 @@ static const struct actor_out *accumulates_into(const struct weir_session *s, co
     if (!kernel->accumulate || !kernel->out.count)
         return NULL;
     const plan_tensor *out = &s->plan->tensors[s->plan->operands[kernel->out.first].tensor.i];
-    return out->home == PLAN_IN_REGST ? &s->outs[out->owner] : NULL;
+    return out->home == PLAN_IN_REGST ? &s->built.outs[out->owner] : NULL;
 }
 
 static weir_status build_kernel(struct weir_session *s, uint32_t k)
@@ -388,31 +340,31 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     const weir_plan *plan = s->plan;
     const plan_kernel *from = &plan->kernels[k];
     const plan_queue *queue = &plan->queues[plan->actors[from->actor.i].queue.i];
-    char *error = s->workers[s->worker_of[plan->actors[from->actor.i].queue.i]].error;
-    char *base = s->arenas[queue->space.i].base;
+    char *error = s->workers.list[s->workers.of_queue[plan->actors[from->actor.i].queue.i]].error;
+    char *base = s->built.arenas[queue->space.i].base;
     const struct ahead_queue *ahead = session_queue(s, plan->actors[from->actor.i].queue.i);
     bool meets = queue->kind == PLAN_COLLECTIVE;
     const weir_op *op = weir_op_find(plan_text(plan, from->op));
-    struct actor_kernel *kernel = &s->kernels[k];
-    s->actors[from->actor.i].foreign |= from->host != PLAN_NONE;
-    s->keeps |= from->host != PLAN_NONE ? s->bindings[from->host].open != NULL : op && op->open;
+    struct actor_kernel *kernel = &s->built.kernels[k];
+    s->built.actors[from->actor.i].foreign |= from->host != PLAN_NONE;
+    s->callbacks.keeps |= from->host != PLAN_NONE ? s->callbacks.bindings[from->host].open != NULL : op && op->open;
     kernel->id = k;
     kernel->accumulate = accumulates_into(s, from);
     kernel->args = (weir_kernel_args){
-        .in = s->views + from->in.first,
+        .in = s->built.views + from->in.first,
         .in_count = (int)from->in.count,
-        .out = s->views + from->out.first,
+        .out = s->built.views + from->out.first,
         .out_count = (int)from->out.count,
-        .state = s->views + from->state.first,
+        .state = s->built.views + from->state.first,
         .state_count = (int)from->state.count,
         .attrs = from->attrs.count ? plan->words + from->attrs.first : NULL,
         .workspace = from->workspace_bytes ? base + queue->workspace_offset + from->workspace_offset : NULL,
         .workspace_bytes = from->workspace_bytes,
         .key = from->key,
         .queue = ahead ? ahead->device->native : NULL,
-        .host = from->host != PLAN_NONE ? &s->bindings[from->host] : op ? op->ctx : NULL,
+        .host = from->host != PLAN_NONE ? &s->callbacks.bindings[from->host] : op ? op->ctx : NULL,
         .error = error,
-        .error_bytes = sizeof(s->workers->error),
+        .error_bytes = sizeof(s->workers.list->error),
     };
     return meets ? WEIR_OK : session_find_kernel(s, from, op, &kernel->call);
 }
@@ -443,10 +395,10 @@ static weir_status build_ranks(struct weir_session *s)
     for (uint32_t a = 0; a < count; a++)
         keys[a] = (struct rank_key){session_lane_number(s, a), s->plan->actors[a].priority, a};
     qsort(keys, count, sizeof(*keys), compare_keys);
-    for (uint32_t i = 0; i < count && keys[i].lane < s->worker_count; i++) {
-        struct worker *worker = &s->workers[keys[i].lane];
-        s->actors[keys[i].actor].rank = worker->actor_count;
-        worker->by_rank[worker->actor_count++] = &s->actors[keys[i].actor];
+    for (uint32_t i = 0; i < count && keys[i].lane < s->workers.count; i++) {
+        struct worker *worker = &s->workers.list[keys[i].lane];
+        s->built.actors[keys[i].actor].rank = worker->actor_count;
+        worker->by_rank[worker->actor_count++] = &s->built.actors[keys[i].actor];
     }
     free(keys);
     return WEIR_OK;
@@ -475,7 +427,7 @@ static weir_status build_kernels(struct weir_session *s)
 {
     weir_status status = WEIR_OK;
     for (uint32_t k = 0; !status && k < s->plan->kernels_count; k++)
-        if (session_runs(s, s->plan->kernels[k].actor.i))
+        if (built_runs(&s->built, s->plan->kernels[k].actor.i))
             status = build_kernel(s, k);
     return status;
 }
@@ -493,7 +445,7 @@ static weir_status build_all(struct building *b)
     count_edges(s);
     build_outs(s);
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->ends[p].port)
+        if (s->built.ends[p].port)
             build_edge(b, p);
     build_views(b);
     status = build_kernels(s);
@@ -503,13 +455,14 @@ static weir_status build_all(struct building *b)
         session_join_kernels(s);
     if (!status)
         status = session_open_groups(s);
-    if (!status && s->checks_finite)
-        status = session_check_finite(s);
-    if (!status && s->poisons)
-        status = session_poison(s);
+    if (!status && s->debug.checks_finite)
+        status = debug_check_finite(&s->debug, &s->built);
+    s->workers.owner.finite = s->debug.finite;
+    if (!status && s->debug.poisons)
+        status = debug_poison(&s->debug, &s->built);
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (s->lane_of[a])
-            actor_settle(&s->actors[a]);
+        if (s->built.lane_of[a])
+            actor_settle(&s->built.actors[a]);
     return status;
 }
 
@@ -528,11 +481,11 @@ weir_status session_build(struct weir_session *s)
 uint32_t session_lane_number(const struct weir_session *s, uint32_t a)
 {
     uint32_t queue = s->plan->actors[a].queue.i;
-    if (!s->lane_of[a])
+    if (!s->built.lane_of[a])
         return UINT32_MAX;
     if (s->plan->queues[queue].kind != PLAN_OUTSIDE)
-        return s->worker_of[queue];
-    return s->worker_count + (uint32_t)(s->lane_of[a] - s->outside);
+        return s->workers.of_queue[queue];
+    return s->workers.count + (uint32_t)(s->built.lane_of[a] - s->outside.lanes);
 }
 
 /* One end of an edge between two lanes; UINT32_MAX: it is on another rank. */
@@ -548,7 +501,7 @@ void session_size_lanes(const struct weir_session *s, struct lane_size *sizes)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (s->lane_of[a])
+        if (s->built.lane_of[a])
             sizes[session_lane_number(s, a)].actors++;
     for (uint32_t p = 0; p < plan->ports_count; p++) {
         const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];

@@ -76,10 +76,10 @@ weir_status caller_opens(struct weir_session *s)
 {
     for (;;) {
         struct weir_session *none = NULL;
-        s->place = find(NULL);
-        if (s->place && atomic_compare_exchange_strong(&s->place->session, &none, s))
+        s->callers.place = find(NULL);
+        if (s->callers.place && atomic_compare_exchange_strong(&s->callers.place->session, &none, s))
             return WEIR_OK;
-        if (!s->place && !list_grow())
+        if (!s->callers.place && !list_grow())
             return error_set(WEIR_E_MEMORY, "no memory for a session");
     }
 }
@@ -92,7 +92,7 @@ static weir_status is_not_open(const char *function)
 weir_status caller_closes(struct weir_session *s)
 {
     struct weir_session *open = s;
-    return atomic_compare_exchange_strong(&s->place->session, &open, (struct weir_session *)&closing)
+    return atomic_compare_exchange_strong(&s->callers.place->session, &open, (struct weir_session *)&closing)
                ? WEIR_OK
                : is_not_open("close");
 }
@@ -114,7 +114,7 @@ weir_status caller_check_open(const struct weir_session *s, const char *function
 
 bool caller_is_here(const struct weir_session *s)
 {
-    return s && find(s) && home_is_here(&s->home);
+    return s && find(s) && home_is_here(&s->callers.home);
 }
 
 void caller_is_worker(const void *crew_or_session)
@@ -132,17 +132,17 @@ weir_status caller_check_report(const char *function)
 /* Of a session that is open. */
 static weir_status check_process(const struct weir_session *s, const char *function)
 {
-    if (LIKELY(home_is_here(&s->home)))
+    if (LIKELY(home_is_here(&s->callers.home)))
         return caller_check_report(function);
     return error_set(WEIR_E_STATE,
                      "weir_session_%s: the session is process %d's; this is a child of it, and has none of its "
-                     "threads: open another one here", function, (int)s->home.pid);
+                     "threads: open another one here", function, (int)s->callers.home.pid);
 }
 
 static weir_status check_outside(const struct weir_session *s, const char *function)
 {
     weir_status status = check_process(s, function);
-    if (!status && worker_of && (worker_of == s || worker_of == s->crew))
+    if (!status && worker_of && (worker_of == s || worker_of == s->workers.crew))
         return error_set(WEIR_E_STATE,
                          "weir_session_%s: called by a source, a sink or a call of this session, or by an op of one that "
                          "it shares workers with: a worker would wait for itself", function);
@@ -192,5 +192,5 @@ weir_status session_enter_outside(struct weir_session *s, const char *function)
 
 void session_exit(struct weir_session *s)
 {
-    atomic_fetch_sub(&s->place->inside, 1); /* after which the session may be gone */
+    atomic_fetch_sub(&s->callers.place->inside, 1); /* after which the session may be gone */
 }

@@ -36,6 +36,14 @@ struct home {
     pid_t pid;
 };
 
+enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits inside is to go; nobody does */
+
+struct session_callers {
+    struct home home;
+    struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
+    _Atomic uint32_t closing; /* enum session_closing */
+};
+
 weir_status home_open(struct home *home);
 void home_close(struct home *home);
 

@@ -24,12 +24,12 @@ void session_tell_failure(struct weir_session *s)
     if (e->reported || ending_state(e) == ENDING_CANCELLED)
         return;
     e->reported = true;
-    if (e->failure.culprit != session_rank(s))
+    if (e->failure.culprit != built_rank(&s->built))
         session_waiters(s, e->failure.culprit, waiters, sizeof(waiters));
     if (session_flight_text(s, text, sizeof(text)) || *waiters)
-        report_say(&s->report, "%s\n%s%s%s", e->failure.text, waiters,
+        report_say(&s->observed.report, "%s\n%s%s%s", e->failure.text, waiters,
                    *text ? "the last firings before the failure, oldest first:\n" : "", text);
-    report_flush(&s->report); /* the program sees the report before it sees the status */
+    report_flush(&s->observed.report); /* the program sees the report before it sees the status */
 }
 
 /* ---- what fails ---- */
@@ -45,7 +45,7 @@ static void fail_locked(struct weir_session *s, enum ending_event event, struct 
     if (!first)
         return;
     session_order(s, LANE_FAIL);
-    cluster_fail(s->cluster);
+    cluster_fail(s->built.cluster);
 }
 
 static void session_fail(struct weir_session *s, enum ending_event event, struct failure *failure)
@@ -58,7 +58,7 @@ static void session_fail(struct weir_session *s, enum ending_event event, struct
 /* One of this rank's. */
 static struct failure own_failure(const struct weir_session *s, weir_status status)
 {
-    return (struct failure){.status = status, .culprit = session_rank(s), .teller = session_rank(s)};
+    return (struct failure){.status = status, .culprit = built_rank(&s->built), .teller = built_rank(&s->built)};
 }
 
 static void describe_at(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -164,7 +164,7 @@ void session_fail_at_end(struct weir_session *s)
 {
     const struct last_step *last = &s->ending.last;
     struct failure failure = {.status = last->status, .culprit = last->culprit, .teller = last->from};
-    if (last->from == session_rank(s))
+    if (last->from == built_rank(&s->built))
         snprintf(failure.text, sizeof(failure.text), "%s", last->text);
     else
         quote(&failure, last->from, last->text);
@@ -177,7 +177,7 @@ weir_status weir_session_cancel(weir_session *s)
     if (!s || status)
         return status;
     struct failure failure = own_failure(s, WEIR_E_CANCELLED);
-    snprintf(failure.text, sizeof(failure.text), "the session was cancelled on rank %u", session_rank(s));
+    snprintf(failure.text, sizeof(failure.text), "the session was cancelled on rank %u", built_rank(&s->built));
     session_fail(s, ENDING_CANCELS, &failure);
     return WEIR_OK;
 }

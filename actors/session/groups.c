@@ -55,25 +55,25 @@ static uint32_t program_of(const weir_plan *plan, const plan_collective *collect
 static struct ahead_queue *queue_of_member(const struct weir_session *s, uint32_t member)
 {
     uint32_t actor = s->plan->members[member].i;
-    return session_runs(s, actor) ? session_queue(s, s->plan->actors[actor].queue.i) : NULL;
+    return built_runs(&s->built, actor) ? session_queue(s, s->plan->actors[actor].queue.i) : NULL;
 }
 
 static struct actor_ahead *ahead_of_member(const struct weir_session *s, uint32_t member)
 {
-    return s->actors[s->plan->members[member].i].ahead;
+    return s->built.actors[s->plan->members[member].i].ahead;
 }
 
 static bool is_local(const struct weir_session *s, uint32_t queue)
 {
     const plan_queue *from = &s->plan->queues[queue];
-    return from->kind == PLAN_COLLECTIVE && session_owns(s, from->space.i);
+    return from->kind == PLAN_COLLECTIVE && built_owns(&s->built, from->space.i);
 }
 
 static weir_status check_devices(const struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
     for (uint32_t q = 0; q < plan->queues_count; q++) {
-        const struct device_ops *device = is_local(s, q) ? s->arenas[plan->queues[q].space.i].device : NULL;
+        const struct device_ops *device = is_local(s, q) ? s->built.arenas[plan->queues[q].space.i].device : NULL;
         if (device && !(session_queue(s, q) && device->group_new && device->group_free && device->meet))
             return error_set(WEIR_E_UNSUPPORTED,
                              "the plan has collectives, and %s cannot take part: devices of its kind do nothing together",
@@ -93,8 +93,8 @@ static uint64_t session_number(void)
 /* Members that find each other by the id have the same one on all ranks. */
 static struct device_group_id id_of(const struct weir_session *s, const struct device_ops *device, uint32_t number)
 {
-    bool shared = s->cluster && !device->group_join;
-    return (struct device_group_id){shared ? net_session(s->cluster->net) : s->groups->session, number};
+    bool shared = s->built.cluster && !device->group_join;
+    return (struct device_group_id){shared ? net_session(s->built.cluster->net) : s->devices.groups->session, number};
 }
 
 static uint32_t members_here(const struct weir_session *s, const plan_collective *collective)
@@ -110,7 +110,7 @@ static uint32_t members_here(const struct weir_session *s, const plan_collective
 static weir_status join(const struct weir_session *s, struct ahead_queue *queue, const plan_collective *collective,
                         uint32_t place, struct device_group **group)
 {
-    struct session_groups *groups = s->groups;
+    struct session_groups *groups = s->devices.groups;
     const struct device_ops *device = queue->device->device;
     struct device_group_id id = id_of(s, device, collective->group);
     for (uint32_t i = 0; i < groups->count; i++)
@@ -136,9 +136,9 @@ static void make_meeting(const struct weir_session *s, uint32_t c, uint32_t plac
 {
     const plan_collective *collective = &s->plan->collectives[c];
     uint32_t member = collective->members.first + place;
-    s->groups->meetings[member] =
+    s->devices.groups->meetings[member] =
         (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind)};
-    ahead_of_member(s, member)->meeting = &s->groups->meetings[member];
+    ahead_of_member(s, member)->meeting = &s->devices.groups->meetings[member];
 }
 
 static weir_status make_meetings(struct weir_session *s)
@@ -170,7 +170,7 @@ static struct ahead_turns *turns_of_member(const struct weir_session *s, const p
 
 static void give_turns(struct weir_session *s)
 {
-    struct ahead_turns *turns = s->groups->turns;
+    struct ahead_turns *turns = s->devices.groups->turns;
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
         if (is_local(s, q)) {
             session_queue(s, q)->turns = turns;
@@ -194,7 +194,7 @@ static void list_turns(struct weir_session *s, bool fill)
         for (uint32_t place = 0; place < collective->members.count; place++) {
             struct ahead_turns *turns = turns_of_member(s, collective, place);
             if (turns && fill)
-                turns->list[turns->at] = &s->actors[plan->members[collective->members.first + place].i];
+                turns->list[turns->at] = &s->built.actors[plan->members[collective->members.first + place].i];
             if (turns)
                 turns->at++;
         }
@@ -203,13 +203,13 @@ static void list_turns(struct weir_session *s, bool fill)
 
 static weir_status make_turns(struct weir_session *s, uint32_t turns_count)
 {
-    struct ahead_turns *turns = s->groups->turns;
+    struct ahead_turns *turns = s->devices.groups->turns;
     size_t total = 0;
     give_turns(s);
     list_turns(s, false);
     for (uint32_t i = 0; i < turns_count; i++)
         total += turns[i].at;
-    struct actor **list = s->groups->lists = calloc(total + 1, sizeof(struct actor *));
+    struct actor **list = s->devices.groups->lists = calloc(total + 1, sizeof(struct actor *));
     if (!list)
         return error_set(WEIR_E_MEMORY, "no memory for the turns of collectives");
     for (uint32_t i = 0; i < turns_count; list += turns[i++].count)
@@ -239,7 +239,7 @@ weir_status session_open_groups(struct weir_session *s)
     weir_status status = plan->collectives_count ? check_devices(s) : WEIR_OK;
     if (status || !plan->collectives_count || !turns)
         return status;
-    struct session_groups *groups = s->groups = calloc(1, sizeof(*groups));
+    struct session_groups *groups = s->devices.groups = calloc(1, sizeof(*groups));
     if (groups) {
         groups->session = session_number();
         groups->memberships = calloc(plan->members_count, sizeof(*groups->memberships));
@@ -256,7 +256,7 @@ weir_status session_open_groups(struct weir_session *s)
 
 void session_close_groups(struct weir_session *s)
 {
-    struct session_groups *groups = s->groups;
+    struct session_groups *groups = s->devices.groups;
     if (!groups)
         return;
     while (groups->memberships && groups->count) {
@@ -271,7 +271,7 @@ void session_close_groups(struct weir_session *s)
     free(groups->turns);
     free(groups->lists);
     free(groups);
-    s->groups = NULL;
+    s->devices.groups = NULL;
 }
 
 /* ---- what a meeting does ---- */
@@ -336,7 +336,7 @@ static void list_meeting(struct meeting_lists *lists, struct device_meeting *mee
 /* Of groups of this process, or of devices that need no key, all are moves. */
 static void list_meetings(const struct weir_session *s, const struct gathers *gathers)
 {
-    struct meeting_lists lists = {.s = s, .moves = s->groups->moves, .gathers = s->groups->gathers};
+    struct meeting_lists lists = {.s = s, .moves = s->devices.groups->moves, .gathers = s->devices.groups->gathers};
     const struct gather *next = gathers->of, *end = next + gathers->count;
     for (uint32_t c = 0; c < s->plan->collectives_count; c++) {
         const plan_collective *collective = &s->plan->collectives[c];
@@ -344,7 +344,7 @@ static void list_meetings(const struct weir_session *s, const struct gathers *ga
         while (next < end && next->collective == c)
             next++;
         for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++) {
-            struct device_meeting *meeting = &s->groups->meetings[m];
+            struct device_meeting *meeting = &s->devices.groups->meetings[m];
             if (!meeting->group)
                 continue;
             bool joined = meeting->group->device->group_join && members_here(s, collective) < collective->members.count;
@@ -404,7 +404,7 @@ static void add_said(void *ctx, uint32_t rank, const void *data, size_t bytes)
 /* Of this rank's groups in which the first member is here, and others are not. */
 static weir_status make_keys(const struct weir_session *s, struct said *said)
 {
-    const struct session_groups *groups = s->groups;
+    const struct session_groups *groups = s->devices.groups;
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && groups && i < groups->count; i++) {
         const struct membership *member = &groups->memberships[i];
@@ -435,7 +435,7 @@ static weir_status say(const struct weir_session *s, const struct gathers *gathe
 static weir_status others_are_there(const struct weir_session *s, int64_t deadline_ns, uint32_t number)
 {
     weir_status status = ending_failure(&s->ending);
-    if (!status && atomic_load(&s->cluster->left_count))
+    if (!status && atomic_load(&s->built.cluster->left_count))
         return error_set(WEIR_E_PEER, "another rank closed its session while collectives of group %u were being joined",
                          number);
     if (!status && park_now_ns() > deadline_ns)
@@ -468,7 +468,7 @@ static weir_status list_rehearsals(const struct weir_session *s, struct membersh
         uint32_t m = plan->collectives[c].members.first + group->place;
         if (plan->collectives[c].group == member->number && can_rehearse(plan, &plan->collectives[c]))
             member->rehearsals[group->rehearsal_count++] =
-                (struct device_rehearsal){&s->groups->meetings[m], &s->actors[plan->members[m].i].kernels->args};
+                (struct device_rehearsal){&s->devices.groups->meetings[m], &s->built.actors[plan->members[m].i].kernels->args};
     }
     return WEIR_OK;
 }
@@ -511,7 +511,7 @@ static bool spreads(const weir_plan *plan)
 /* What rank 0 has is all, then; gathers that a rank has refused are none. */
 static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct said *said)
 {
-    struct cluster *c = s->cluster;
+    struct cluster *c = s->built.cluster;
     uint32_t kept = 0;
     weir_status status = gathers_find(gathers, s->plan);
     if (!status)
@@ -531,12 +531,12 @@ static weir_status agree(const struct weir_session *s, struct gathers *gathers, 
 
 static weir_status join_all(const struct weir_session *s, const struct said *said)
 {
-    int64_t deadline_ns = park_now_ns() + s->cluster->env.join_ns;
+    int64_t deadline_ns = park_now_ns() + s->built.cluster->env.join_ns;
     weir_status status = WEIR_OK;
-    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
-        status = list_rehearsals(s, &s->groups->memberships[i]);
-    for (uint32_t i = 0; !status && s->groups && i < s->groups->count; i++)
-        status = join_one(s, &s->groups->memberships[i], said, deadline_ns);
+    for (uint32_t i = 0; !status && s->devices.groups && i < s->devices.groups->count; i++)
+        status = list_rehearsals(s, &s->devices.groups->memberships[i]);
+    for (uint32_t i = 0; !status && s->devices.groups && i < s->devices.groups->count; i++)
+        status = join_one(s, &s->devices.groups->memberships[i], said, deadline_ns);
     return status;
 }
 
@@ -544,9 +544,9 @@ weir_status session_join_groups(struct weir_session *s)
 {
     struct gathers gathers = {.of = NULL};
     struct said said = {.bytes = NULL};
-    bool spread = s->cluster && spreads(s->plan);
+    bool spread = s->built.cluster && spreads(s->plan);
     weir_status status = spread ? agree(s, &gathers, &said) : WEIR_OK;
-    if (!status && s->groups)
+    if (!status && s->devices.groups)
         list_meetings(s, &gathers);
     if (!status && spread)
         status = join_all(s, &said);
@@ -562,7 +562,7 @@ weir_status session_join_groups(struct weir_session *s)
 void session_companions(const struct weir_session *s, uint32_t actor, char *bytes, size_t room)
 {
     const weir_plan *plan = s->plan;
-    const struct device_meeting *meeting = s->actors[actor].ahead ? s->actors[actor].ahead->meeting : NULL;
+    const struct device_meeting *meeting = s->built.actors[actor].ahead ? s->built.actors[actor].ahead->meeting : NULL;
     struct text text = {bytes, room, 0, false};
     bytes[0] = 0;
     if (!meeting)

@@ -47,7 +47,7 @@ static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
         const plan_host *host = &plan->hosts[h];
         if (strcmp(plan_text(plan, host->name), binding->name) || host->kind > PLAN_CALL)
             continue;
-        if (!binding_take(binding, host->kind, &s->bindings[h]))
+        if (!binding_take(binding, host->kind, &s->callbacks.bindings[h]))
             return error_set(WEIR_E_ARGUMENT, "%s:%u: %s is a %s; the binding for it is not (only) that",
                              plan_text(plan, host->file), host->line, binding->name, kind_names[host->kind]);
         found = true;
@@ -68,7 +68,7 @@ static weir_status check_bound(const struct weir_session *s)
     const weir_plan *plan = s->plan;
     for (uint32_t h = 0; h < plan->hosts_count; h++) {
         const plan_host *host = &plan->hosts[h];
-        if (host->kind <= PLAN_CALL && session_runs(s, host->actor.i) && !s->bindings[h].fn.call)
+        if (host->kind <= PLAN_CALL && built_runs(&s->built, host->actor.i) && !s->callbacks.bindings[h].fn.call)
             return error_set(WEIR_E_ARGUMENT, "%s:%u: the %s '%s' has no function; give it one with .bindings",
                              plan_text(plan, host->file), host->line, kind_names[host->kind],
                              plan_text(plan, host->name));
@@ -80,11 +80,11 @@ weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
 {
     const char *next = (const char *)opts->bindings;
     uint32_t count = s->plan->hosts_count;
-    s->bindings = calloc(count + 1, sizeof(*s->bindings));
-    if (!s->bindings)
+    s->callbacks.bindings = calloc(count + 1, sizeof(*s->callbacks.bindings));
+    if (!s->callbacks.bindings)
         return error_set(WEIR_E_MEMORY, "no memory for %u bindings", count);
     if (s->plan->bindings && count)
-        memcpy(s->bindings, s->plan->bindings, count * sizeof(*s->bindings));
+        memcpy(s->callbacks.bindings, s->plan->bindings, count * sizeof(*s->callbacks.bindings));
     for (; next; next += opts->binding_size) {
         weir_binding binding;
         const char *wrong = opts_copy(&binding, sizeof(binding), next, opts->binding_size);
@@ -111,7 +111,7 @@ typedef struct keeper {
 
 static keeper keeper_of(const struct weir_session *s, const plan_kernel *kernel)
 {
-    const host_binding *bound = kernel->host == PLAN_NONE ? NULL : &s->bindings[kernel->host];
+    const host_binding *bound = kernel->host == PLAN_NONE ? NULL : &s->callbacks.bindings[kernel->host];
     const weir_op *op = bound ? NULL : weir_op_find(plan_text(s->plan, kernel->op));
     if (bound)
         return (keeper){bound->open, bound->close, bound->ctx};
@@ -122,7 +122,7 @@ static keeper keeper_of(const struct weir_session *s, const plan_kernel *kernel)
 static const weir_view *views_without_data(const struct weir_session *s, const plan_range *operands, weir_view *views)
 {
     for (uint32_t i = 0; i < operands->count; i++)
-        views[i] = session_type_view(&s->plan->tensors[s->plan->operands[operands->first + i].tensor.i]);
+        views[i] = built_type_view(&s->plan->tensors[s->plan->operands[operands->first + i].tensor.i]);
     return views;
 }
 
@@ -143,7 +143,7 @@ static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *b
         .error = error,
         .error_bytes = sizeof(error),
     };
-    weir_status status = by->open(&args, &s->kernels[k].args.host_state);
+    weir_status status = by->open(&args, &s->built.kernels[k].args.host_state);
     if (!status)
         return WEIR_OK;
     error[sizeof(error) - 1] = 0;
@@ -154,26 +154,26 @@ static weir_status open_call(struct weir_session *s, uint32_t k, const keeper *b
 
 weir_status session_open_calls(struct weir_session *s)
 {
-    for (uint32_t k = 0; s->keeps && k < s->plan->kernels_count; k++) {
+    for (uint32_t k = 0; s->callbacks.keeps && k < s->plan->kernels_count; k++) {
         keeper by = keeper_of(s, &s->plan->kernels[k]);
-        bool opens = by.open && session_runs(s, s->plan->kernels[k].actor.i);
+        bool opens = by.open && built_runs(&s->built, s->plan->kernels[k].actor.i);
         weir_status status = opens ? open_call(s, k, &by) : WEIR_OK;
-        if (status && s->cluster)
+        if (status && s->built.cluster)
             session_fail_open(s, status, weir_error()); /* the others wait for this one */
         if (status)
             return status;
-        s->opened = k + 1;
+        s->callbacks.opened = k + 1;
     }
     return WEIR_OK;
 }
 
 void session_close_calls(struct weir_session *s)
 {
-    while (s->opened) {
-        uint32_t k = --s->opened;
+    while (s->callbacks.opened) {
+        uint32_t k = --s->callbacks.opened;
         keeper by = keeper_of(s, &s->plan->kernels[k]);
-        if (by.close && session_runs(s, s->plan->kernels[k].actor.i))
-            by.close(by.host, s->kernels[k].args.host_state);
+        if (by.close && built_runs(&s->built, s->plan->kernels[k].actor.i))
+            by.close(by.host, s->built.kernels[k].args.host_state);
     }
 }
 
@@ -190,7 +190,7 @@ static weir_status find_host(const struct weir_session *s, const char *verb, con
         if (candidate->kind != kind || strcmp(plan_text(plan, candidate->name), name))
             continue;
         *host = candidate; /* this rank's, if it has one */
-        if (session_runs(s, candidate->actor.i))
+        if (built_runs(&s->built, candidate->actor.i))
             break;
     }
     if (*host)
@@ -259,7 +259,7 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
     if (status)
         return status;
     if (!turn_before_end(s, turn->actor))
-        return ending_ended(&s->ending, session_rank(s));
+        return ending_ended(&s->ending, built_rank(&s->built));
     if (turn->actor->out_count)
         return ending_failure(&s->ending);
     bool arrived = !turn->actor->unmet && ending_state(&s->ending) != ENDING_CANCELLED;
@@ -282,7 +282,7 @@ static weir_status turn_hopeless(struct weir_session *s, const struct turn *turn
 bool session_turn_comes(struct weir_session *s, struct actor *actor, const char *verb, weir_status *status)
 {
     mailbox_orders(&actor->lane->mailbox); /* what they tell of is looked at here */
-    lane_drain(actor->lane, s->ends);
+    lane_drain(actor->lane, s->built.ends);
     *status = turn_refused(s, &(struct turn){.actor = actor, .verb = verb});
     return *status || !actor->unmet;
 }
@@ -335,18 +335,18 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
     if (status)
         return status;
     const plan_tensor *tensor = host_tensor(s->plan, host);
-    struct actor *actor = &s->actors[host->actor.i];
+    struct actor *actor = &s->built.actors[host->actor.i];
     status = check_value(s->plan, "push", host, tensor, value);
     if (!status)
-        status = finite_pushed(s, name, value);
-    if (!status && !session_runs(s, host->actor.i))
+        status = debug_pushed(&s->debug, name, value);
+    if (!status && !built_runs(&s->built, host->actor.i))
         return WEIR_OK; /* the rank that runs it pushes the same */
     if (!status)
         status = take_turn(s, &(struct turn){actor, "push", name, timeout_ms});
     if (status)
         return status;
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
-    char *to = arena_tensor(s->arenas, s->plan, tensor, actor->outs->regst.slot);
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    char *to = arena_tensor(s->built.arenas, s->plan, tensor, actor->outs->regst.slot);
     uint64_t bytes = plan_tensor_bytes(tensor);
     status = bytes ? arena->device->copy_in(to, value->data, bytes) : WEIR_OK;
     if (!status)
@@ -362,27 +362,27 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
     if (status)
         return status;
     const plan_tensor *tensor = host_tensor(s->plan, host);
-    struct actor *actor = &s->actors[host->actor.i];
+    struct actor *actor = &s->built.actors[host->actor.i];
     status = check_value(s->plan, "pull", host, tensor, value);
-    if (!status && !session_runs(s, host->actor.i))
+    if (!status && !built_runs(&s->built, host->actor.i))
         status = ending_failure(&s->ending);
-    if (!status && !session_runs(s, host->actor.i))
+    if (!status && !built_runs(&s->built, host->actor.i))
         status = error_set(WEIR_E_ARGUMENT, "weir_session_pull: this rank has no device, and so no '%s'", name);
     if (!status)
         status = take_turn(s, &(struct turn){actor, "pull", name, timeout_ms});
     if (status)
         return status;
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
     uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
     uint64_t bytes = plan_tensor_bytes(tensor);
     if (bytes) /* of an empty tensor nothing has come from another host */
         status = arena->device->copy_out(
-            value->data, session_port_data(s, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
+            value->data, built_port_data(&s->built, s->plan->actors[actor->id].ports.first, tensor, slot), bytes);
     int64_t step = actor->step;
     if (!status)
         fire_outside(actor);
     session_let_go(s, actor);
-    return status ? status : finite_pulled(s, name, value, step);
+    return status ? status : debug_pulled(&s->debug, name, value, step);
 }
 
 /* A worker that waited for ever might wait for itself. */
@@ -416,18 +416,18 @@ weir_status weir_session_pull(weir_session *s, const char *name, weir_array *val
 /* Whether what the pull takes is made on another rank. */
 static bool pulls_from_afar(const struct weir_session *s, const plan_host *host)
 {
-    if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
+    if (host->kind != PLAN_PULL || !built_runs(&s->built, host->actor.i))
         return false; /* what is no pull may have no port */
     const plan_port *port = &s->plan->ports[s->plan->actors[host->actor.i].ports.first];
     uint32_t producer = s->plan->regsts[port->regst.i].producer.i;
-    return producer != PLAN_NONE && !session_runs(s, producer);
+    return producer != PLAN_NONE && !built_runs(&s->built, producer);
 }
 
 void session_drop_pulls(struct weir_session *s)
 {
     for (uint32_t h = 0; h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
-        struct actor *actor = &s->actors[host->actor.i];
+        struct actor *actor = &s->built.actors[host->actor.i];
         int64_t end = s->run.first_step + session_steps_of(s, actor->program);
         while (pulls_from_afar(s, host) && actor->step < end) {
             if (await_turn(s, &(struct turn){actor, "pull", plan_text(s->plan, host->name), -1}))

@@ -82,7 +82,8 @@ static bool disturbs(const weir_plan *plan, const plan_kernel *a, const plan_ker
 static bool may_join(const struct weir_session *s, uint32_t first, uint32_t k)
 {
     const weir_plan *plan = s->plan;
-    if (s->kernels[k].call != s->kernels[first].call || s->kernels[k].accumulate || k - first == DEVICE_JOINED_MAX)
+    const struct actor_kernel *kernels = s->built.kernels;
+    if (kernels[k].call != kernels[first].call || kernels[k].accumulate || k - first == DEVICE_JOINED_MAX)
         return false;
     for (uint32_t j = first; j < k; j++)
         if (disturbs(plan, &plan->kernels[j], &plan->kernels[k]) || disturbs(plan, &plan->kernels[k], &plan->kernels[j]))
@@ -93,10 +94,10 @@ static bool may_join(const struct weir_session *s, uint32_t first, uint32_t k)
 static void join_kernels(struct weir_session *s, const struct device_ops *device, const plan_range *kernels)
 {
     for (uint32_t k = kernels->first, next; k < kernels->first + kernels->count; k = next) {
-        bool joins = s->kernels[k].call && device->joins(s->kernels[k].call);
+        bool joins = s->built.kernels[k].call && device->joins(s->built.kernels[k].call);
         for (next = k + 1; joins && next < kernels->first + kernels->count && may_join(s, k, next); next++)
             continue;
-        s->kernels[k].joined = next - k > 1 ? next - k : 0;
+        s->built.kernels[k].joined = next - k > 1 ? next - k : 0;
     }
 }
 
@@ -104,8 +105,8 @@ void session_join_kernels(struct weir_session *s)
 {
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
         uint32_t queue = queue_of(s->plan, a);
-        const struct device_ops *device = s->arenas[s->plan->queues[queue].space.i].device;
-        if (session_runs(s, a) && session_queue(s, queue) && device->joins)
+        const struct device_ops *device = s->built.arenas[s->plan->queues[queue].space.i].device;
+        if (built_runs(&s->built, a) && session_queue(s, queue) && device->joins)
             join_kernels(s, device, &s->plan->actors[a].kernels);
     }
 }

@@ -25,11 +25,11 @@ static weir_status link_refuse(weir_status status, int rank, const char *why)
 
 static weir_status link_find(const struct weir_session *s, int rank, struct measure *measure)
 {
-    if (rank < 0 || rank >= (s->cluster ? (int)s->cluster->env.size : 1))
+    if (rank < 0 || rank >= (s->built.cluster ? (int)s->built.cluster->env.size : 1))
         return link_refuse(WEIR_E_ARGUMENT, rank, "is none of the session's");
-    if (!s->cluster || !s->cluster->wired[rank])
+    if (!s->built.cluster || !s->built.cluster->wired[rank])
         return link_refuse(WEIR_E_ARGUMENT, rank, "is sent no registers over a network");
-    if (!net_measure(s->cluster->net, (uint32_t)rank, measure))
+    if (!net_measure(s->built.cluster->net, (uint32_t)rank, measure))
         return link_refuse(WEIR_E_UNSUPPORTED, rank, "has a connection that measures nothing");
     if (!measure_rate(measure))
         return link_refuse(WEIR_E_STATE, rank, "has been sent nothing yet");

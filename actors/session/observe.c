@@ -25,20 +25,20 @@ static bool of_one_queue(const struct worker *worker, const weir_plan *plan)
 static int64_t firing_of(const void *ctx, uint32_t actor)
 {
     const struct weir_session *s = ctx;
-    return s->actors[actor].firing;
+    return s->built.actors[actor].firing;
 }
 
 size_t session_flight_text(const struct weir_session *s, char *text, size_t bytes)
 {
     size_t used = 0;
     text[0] = 0;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
+    for (uint32_t w = 0; w < s->workers.count; w++) {
         struct flight_about about = {.plan = s->plan,
                                      .worker = w,
-                                     .one_queue = of_one_queue(&s->workers[w], s->plan),
+                                     .one_queue = of_one_queue(&s->workers.list[w], s->plan),
                                      .firing = firing_of,
                                      .ctx = s};
-        used += flight_text(&s->workers[w].flight, &about, text + used, (bytes - used) / (s->worker_count - w));
+        used += flight_text(&s->workers.list[w].flight, &about, text + used, (bytes - used) / (s->workers.count - w));
     }
     return used;
 }
@@ -47,8 +47,8 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
 {
     frame->beat.state = ending_failed(&s->ending) ? 2 : ending_state(&s->ending) == ENDING_RUNNING;
     frame->beat.actor = UINT32_MAX;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
-        const struct flight *flight = &s->workers[w].flight;
+    for (uint32_t w = 0; w < s->workers.count; w++) {
+        const struct flight *flight = &s->workers.list[w].flight;
         struct flight_row row;
         frame->beat.fired += flight_moved(flight);
         if (!flight_last(flight, &row))
@@ -69,10 +69,10 @@ static void look_at_actor(struct look *look, const struct weir_session *s, const
     const plan_actor *plan = &s->plan->actors[actor->id];
     bool reads = !ahead_launched(actor);
     for (uint32_t p = plan->ports.first; p < plan->ports.first + plan->ports.count; p++)
-        if (reads && s->ends[p].port && s->ends[p].port->reader.arrived == 0)
+        if (reads && s->built.ends[p].port && s->built.ends[p].port->reader.arrived == 0)
             look_add(look, (struct wait_entry){actor->id, s->plan->ports[p].regst.i, actor->step});
     for (uint32_t r = plan->regsts.first; r < plan->regsts.first + plan->regsts.count; r++)
-        if (s->outs[r].regst.credits == 0)
+        if (s->built.outs[r].regst.credits == 0)
             look_add(look, (struct wait_entry){actor->id, r, actor->step});
     if (reads && ahead_waits_turn(actor))
         look_add(look, (struct wait_entry){actor->id, WAITS_TURN, actor->step});
@@ -94,7 +94,7 @@ static bool is_member(const struct actor *actor)
 
 void session_look(struct weir_session *s, uint32_t number)
 {
-    struct worker *worker = &s->workers[number];
+    struct worker *worker = &s->workers.list[number];
     look_begin(&worker->look);
     for (uint32_t i = 0; !worker->halted && i < worker->actor_count; i++)
         if (worker->by_rank[i]->left > 0 && worker->by_rank[i]->unmet > 0)
@@ -136,7 +136,7 @@ static void waiter_add(struct waiters *to, const struct weir_session *s, uint32_
     to->used += (size_t)snprintf(to->text + to->used, to->bytes - to->used, "%s%.100s (%s, step %lld) for %.100s to %s",
                                  to->used ? "; " : "  for it waited here: ", plan_text(plan, plan->actors[actor].name),
                                  plan_text(plan, plan->queues[plan->actors[actor].queue.i].name),
-                                 (long long)s->actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
+                                 (long long)s->built.actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
 }
 
 /* Adds all that the actor lacks and that an actor of the rank was to do. */
@@ -145,12 +145,12 @@ static void waiter_look(struct waiters *to, const struct weir_session *s, uint32
     const weir_plan *plan = s->plan;
     for (uint32_t p = plan->actors[a].ports.first; p < plan->actors[a].ports.first + plan->actors[a].ports.count; p++) {
         uint32_t producer = plan->regsts[plan->ports[p].regst.i].producer.i;
-        if (s->ends[p].port && !s->ends[p].port->reader.arrived && plan_rank_of(plan, producer) == rank)
+        if (s->built.ends[p].port && !s->built.ends[p].port->reader.arrived && plan_rank_of(plan, producer) == rank)
             waiter_add(to, s, a, "publish", producer);
     }
     for (uint32_t p = 0; p < plan->ports_count; p++) {
         const plan_regst *regst = &plan->regsts[plan->ports[p].regst.i];
-        if (regst->producer.i == a && !s->outs[plan->ports[p].regst.i].regst.credits &&
+        if (regst->producer.i == a && !s->built.outs[plan->ports[p].regst.i].regst.credits &&
             plan_rank_of(plan, plan->ports[p].actor.i) == rank)
             waiter_add(to, s, a, "free", plan->ports[p].actor.i);
     }
@@ -161,7 +161,7 @@ static void waiter_meets(struct waiters *to, const struct weir_session *s, const
                          uint32_t a, uint32_t rank)
 {
     const weir_plan *plan = s->plan;
-    if (!ahead_launched(&s->actors[a]))
+    if (!ahead_launched(&s->built.actors[a]))
         return;
     for (uint32_t m = collective->members.first; m < collective->members.first + collective->members.count; m++)
         if (plan_rank_of(plan, plan->members[m].i) == rank)
@@ -173,7 +173,7 @@ void session_waiters(const struct weir_session *s, uint32_t rank, char *text, si
     struct waiters to = {.text = text, .bytes = bytes - 1};
     text[0] = 0;
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        if (session_runs(s, a) && s->actors[a].kernel_count && s->actors[a].left > 0)
+        if (built_runs(&s->built, a) && s->built.actors[a].kernel_count && s->built.actors[a].left > 0)
             waiter_look(&to, s, a, rank);
     for (uint32_t c = 0; c < s->plan->collectives_count; c++)
         for (uint32_t i = 0; i < s->plan->collectives[c].members.count; i++)
@@ -196,13 +196,13 @@ static bool watch_running(void *ctx)
 static void watch_ask(void *ctx, uint32_t worker)
 {
     const struct weir_session *s = ctx;
-    mailbox_order(&s->workers[worker].lane.mailbox, LANE_LOOK);
+    mailbox_order(&s->workers.list[worker].lane.mailbox, LANE_LOOK);
 }
 
 static bool watch_waits_turn(void *ctx, uint32_t worker)
 {
     const struct weir_session *s = ctx;
-    return crew_waits_turn(&s->workers[worker]);
+    return crew_waits_turn(&s->workers.list[worker]);
 }
 
 /* A rank whose program waits in a pull is not the one that keeps the others from publishing more. Alone there is one
@@ -211,11 +211,11 @@ static uint32_t watch_pulls(void *ctx, struct wait_entry *entries)
 {
     const struct weir_session *s = ctx;
     uint32_t count = 0;
-    for (uint32_t h = 0; s->cluster && h < s->plan->hosts_count; h++) {
+    for (uint32_t h = 0; s->built.cluster && h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
-        if (host->kind != PLAN_PULL || !session_runs(s, host->actor.i))
+        if (host->kind != PLAN_PULL || !built_runs(&s->built, host->actor.i))
             continue;
-        int64_t waiting = atomic_load_explicit(&s->lane_of[host->actor.i]->waiting, memory_order_relaxed);
+        int64_t waiting = atomic_load_explicit(&s->built.lane_of[host->actor.i]->waiting, memory_order_relaxed);
         uint32_t regst = s->plan->ports[s->plan->actors[host->actor.i].ports.first].regst.i;
         if (waiting)
             entries[count++] = (struct wait_entry){host->actor.i, regst, waiting - 1};
@@ -227,35 +227,35 @@ static void watch_report(void *ctx, const char *text)
 {
     const struct weir_session *s = ctx;
     size_t length = strlen(text);
-    report_say(&s->report, "%.*s\n", (int)(length && text[length - 1] == '\n' ? length - 1 : length), text);
+    report_say(&s->observed.report, "%.*s\n", (int)(length && text[length - 1] == '\n' ? length - 1 : length), text);
 }
 
 static uint64_t watch_others_fired(void *ctx, uint32_t *silent_rank, int64_t *silent_ns)
 {
     const struct weir_session *s = ctx;
-    return cluster_remote(s->cluster, silent_rank, silent_ns);
+    return cluster_remote(s->built.cluster, silent_rank, silent_ns);
 }
 
 static void watch_tell_others(void *ctx, const struct wait_entry *entries, uint32_t count)
 {
     const struct weir_session *s = ctx;
-    if (s->cluster)
-        cluster_send_waits(s->cluster, s->cluster->env.rank, entries, count);
+    if (s->built.cluster)
+        cluster_send_waits(s->built.cluster, s->built.cluster->env.rank, entries, count);
 }
 
 weir_status session_watch(struct weir_session *s, int64_t stall_ns)
 {
-    struct watch_worker *workers = calloc(s->worker_count + (size_t)1, sizeof(*workers));
-    weir_status status = workers ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to watch %u workers", s->worker_count);
-    for (uint32_t w = 0; stall_ns > 0 && !status && w < s->worker_count; w++) {
-        workers[w] = (struct watch_worker){&s->workers[w].flight, &s->workers[w].look};
-        status = open_look(s, &s->workers[w]);
+    struct watch_worker *workers = calloc(s->workers.count + (size_t)1, sizeof(*workers));
+    weir_status status = workers ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to watch %u workers", s->workers.count);
+    for (uint32_t w = 0; stall_ns > 0 && !status && w < s->workers.count; w++) {
+        workers[w] = (struct watch_worker){&s->workers.list[w].flight, &s->workers.list[w].look};
+        status = open_look(s, &s->workers.list[w]);
     }
     struct watch_opts opts = {.plan = s->plan,
-                              .worker_of = s->worker_of,
+                              .worker_of = s->workers.of_queue,
                               .workers = workers,
-                              .worker_count = s->worker_count,
-                              .rank = session_rank(s),
+                              .worker_count = s->workers.count,
+                              .rank = built_rank(&s->built),
                               .stall_ns = stall_ns,
                               .ctx = s,
                               .running = watch_running,
@@ -266,7 +266,7 @@ weir_status session_watch(struct weir_session *s, int64_t stall_ns)
                               .others_fired = watch_others_fired,
                               .tell_others = watch_tell_others};
     if (!status)
-        status = watch_open(&s->watch, &opts);
+        status = watch_open(&s->observed.watch, &opts);
     free(workers);
     return status;
 }

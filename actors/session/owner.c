@@ -16,13 +16,13 @@
 
 static struct weir_session *session_of(struct worker_owner *owner)
 {
-    return (struct weir_session *)((char *)owner - offsetof(struct weir_session, owner));
+    return (struct weir_session *)((char *)owner - offsetof(struct weir_session, workers.owner));
 }
 
 /* Ranks of one host that may use the same cores take them one behind the other, each as many as it has workers. */
 static uint32_t first_core(const struct weir_session *s)
 {
-    const struct cluster *c = s->cluster;
+    const struct cluster *c = s->built.cluster;
     uint32_t before = 0;
     for (uint32_t r = 0; c && r < c->env.rank; r++)
         if (!strcmp(c->members[r].host, c->members[c->env.rank].host))
@@ -34,13 +34,13 @@ static weir_status owner_open(struct worker_owner *owner, uint32_t worker)
 {
     const struct weir_session *s = session_of(owner);
     weir_status status = WEIR_OK;
-    caller_is_worker(worker < s->compute_count ? (const void *)s->crew : s);
-    if (s->pin && !s->guest && worker < s->compute_count && !cores_pin(first_core(s) + worker))
+    caller_is_worker(worker < s->workers.compute_count ? (const void *)s->workers.crew : s);
+    if (s->workers.pin && !s->workers.guest && worker < s->workers.compute_count && !cores_pin(first_core(s) + worker))
         return error_set(WEIR_E_UNSUPPORTED, "worker %u cannot be bound to a core: %s", worker, strerror(errno));
     for (uint32_t q = 0; !status && q < s->plan->queues_count; q++) {
         const plan_queue *queue = &s->plan->queues[q];
-        const struct arena *arena = &s->arenas[queue->space.i];
-        if (queue->kind != PLAN_OUTSIDE && s->worker_of[q] == worker)
+        const struct arena *arena = &s->built.arenas[queue->space.i];
+        if (queue->kind != PLAN_OUTSIDE && s->workers.of_queue[q] == worker)
             status = arena->device->queue_open(arena->index);
     }
     return status;
@@ -65,8 +65,8 @@ static void owner_halted(struct worker_owner *owner)
 {
     struct weir_session *s = session_of(owner);
     /* acq_rel: what all workers did happens before the last one's decrement, and so before the end of wait_halted() */
-    if (atomic_fetch_sub_explicit(&s->firing, 1, memory_order_acq_rel) == 1) {
-        park_wake(&s->firing);
+    if (atomic_fetch_sub_explicit(&s->progress.firing, 1, memory_order_acq_rel) == 1) {
+        park_wake(&s->progress.firing);
         session_announce(s);
     }
 }
@@ -109,7 +109,7 @@ static void owner_look(struct worker_owner *owner, uint32_t worker)
 
 void session_own(struct weir_session *s)
 {
-    s->owner = (struct worker_owner){.open = owner_open,
+    s->workers.owner = (struct worker_owner){.open = owner_open,
                                      .done = owner_done,
                                      .halted = owner_halted,
                                      .failed = owner_failed,

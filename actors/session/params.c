@@ -92,20 +92,10 @@ static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int
     }
 }
 
-/* Behind the slot published last comes the oldest of those that are published, when all are. */
-uint32_t session_kept_slot(const struct weir_session *s, const plan_tensor *tensor, uint32_t k)
-{
-    if (tensor->home != PLAN_IN_REGST)
-        return 0;
-    const struct regst *regst = &s->outs[tensor->owner].regst;
-    uint32_t kept = plan_kept_slots(s->plan, tensor);
-    return (regst->slot + regst->slots - kept + k) % regst->slots;
-}
-
 static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
 {
     const plan_tensor *tensor = &s->plan->tensors[init->tensor.i];
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
     struct rows rows = rows_of(tensor);
     uint64_t bytes = (uint64_t)rows.length * weir_dtype_bytes((weir_dtype)tensor->dtype);
     void *row = malloc(bytes + 1);
@@ -115,16 +105,11 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
     for (; !status && rows.done < rows.count; rows_next(&rows)) {
         fill_row(init, (weir_dtype)tensor->dtype, rows_logical(&rows), rows.length, row);
         for (uint32_t slot = 0; !status && slot < plan_kept_slots(s->plan, tensor); slot++)
-            status = arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows), row,
+            status = arena->device->copy_in(arena_tensor(s->built.arenas, s->plan, tensor, slot) + rows_offset(&rows), row,
                                             bytes);
     }
     free(row);
     return status;
-}
-
-bool session_owns_tensor(const struct weir_session *s, const plan_tensor *tensor)
-{
-    return session_owns(s, arena_space(s->plan, tensor).i);
 }
 
 weir_status session_fill(struct weir_session *s)
@@ -132,7 +117,7 @@ weir_status session_fill(struct weir_session *s)
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
         if (s->plan->inits[i].kind != WEIR_INIT_ZERO && /* arenas start as zeros */
-            session_owns_tensor(s, &s->plan->tensors[s->plan->inits[i].tensor.i]))
+            built_owns_tensor(&s->built, &s->plan->tensors[s->plan->inits[i].tensor.i]))
             status = fill_tensor(s, &s->plan->inits[i]);
     return status;
 }
@@ -155,19 +140,6 @@ weir_status session_find_param(const struct weir_session *s, const char *verb, c
                      names_text(&names, text, sizeof(text)));
 }
 
-const plan_tensor *session_shard(const struct weir_session *s, const plan_param *param, uint32_t i)
-{
-    return &s->plan->tensors[s->plan->shards[param->shards.first + i].i];
-}
-
-bool session_shard_again(const struct weir_session *s, const plan_param *param, uint32_t i)
-{
-    for (uint32_t k = 0; k < i; k++)
-        if (plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
-            return true;
-    return false;
-}
-
 weir_status session_check_array(const char *what, const plan_tensor *tensor, const weir_array *value)
 {
     char given[128] = "of a wrong rank", wanted[128];
@@ -188,13 +160,13 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
 /* What a reader that comes now would see. */
 static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
 {
-    return session_kept_slot(s, tensor, plan_kept_slots(s->plan, tensor) - 1);
+    return built_kept_slot(&s->built, tensor, plan_kept_slots(s->plan, tensor) - 1);
 }
 
 static weir_status read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
 {
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
-    const char *from = arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor));
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->built.arenas, s->plan, tensor, newest_slot(s, tensor));
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     weir_status status = WEIR_OK;
     for (struct rows rows = rows_of(tensor); !status && rows.done < rows.count; rows_next(&rows))
@@ -206,13 +178,13 @@ static weir_status read_shard(const struct weir_session *s, const plan_tensor *t
 /* Into every slot: with several, those that are published and not yet read are all to show the new value. */
 static weir_status write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
 {
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
     uint32_t slots = tensor->home == PLAN_IN_REGST ? s->plan->regsts[tensor->owner].slots : 1;
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     weir_status status = WEIR_OK;
     for (struct rows rows = rows_of(tensor); !status && rows.done < rows.count; rows_next(&rows))
         for (uint32_t slot = 0; !status && slot < slots; slot++)
-            status = arena->device->copy_in(arena_tensor(s->arenas, s->plan, tensor, slot) + rows_offset(&rows),
+            status = arena->device->copy_in(arena_tensor(s->built.arenas, s->plan, tensor, slot) + rows_offset(&rows),
                                             from + (uint64_t)rows_logical(&rows) * item, (uint64_t)rows.length * item);
     return status;
 }
@@ -229,7 +201,7 @@ static weir_status check_fits(const struct weir_session *s, const char *verb, co
 {
     char what[256];
     snprintf(what, sizeof(what), "weir_session_%s: '%.200s'", verb, plan_text(s->plan, param->name));
-    return session_check_array(what, session_shard(s, param, 0), value);
+    return session_check_array(what, built_shard(&s->built, param, 0), value);
 }
 
 /* ---- after a failure ---- */
@@ -238,8 +210,8 @@ static weir_status check_fits(const struct weir_session *s, const char *verb, co
 static bool elements_here(const struct weir_session *s, const plan_param *param, uint32_t i)
 {
     for (uint32_t k = 0; k < param->shards.count; k++)
-        if (session_owns_tensor(s, session_shard(s, param, k)) &&
-            plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
+        if (built_owns_tensor(&s->built, built_shard(&s->built, param, k)) &&
+            plan_same_part(built_shard(&s->built, param, i), built_shard(&s->built, param, k)))
             return true;
     return false;
 }
@@ -249,14 +221,14 @@ static weir_status check_readable(const struct weir_session *s, const plan_param
 {
     const char *name = plan_text(s->plan, param->name);
     for (uint32_t i = 0; i < param->shards.count; i++) {
-        const plan_tensor *shard = session_shard(s, param, i);
+        const plan_tensor *shard = built_shard(&s->built, param, i);
         const plan_space *space = &s->plan->spaces[arena_space(s->plan, shard).i];
         if (!elements_here(s, param, i))
             return error_set(WEIR_E_PEER,
                              "weir_session_read: a part of '%s' is on %s of rank %u, which cannot be asked any more, as "
                              "the session has failed; weir_session_visit() gives what is here",
                              name, plan_text(s->plan, space->name), space->rank);
-        if (session_owns_tensor(s, shard) && session_torn(s, shard))
+        if (built_owns_tensor(&s->built, shard) && session_torn(s, shard))
             return error_set(WEIR_E_KERNEL, "weir_session_read: the update of '%s' on %s failed half-way: %s", name,
                              plan_text(s->plan, space->name), s->ending.failure.text);
     }
@@ -268,16 +240,16 @@ static weir_status check_readable(const struct weir_session *s, const plan_param
 static weir_status send_shard(struct weir_session *s, uint32_t shard)
 {
     const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
     uint64_t bytes = plan_tensor_bytes(tensor);
     void *copy = malloc(bytes + 1);
     if (!copy)
         return error_set(WEIR_E_MEMORY, "no memory for a shard of %llu bytes", (unsigned long long)bytes);
     weir_status status = WEIR_OK;
     if (bytes)
-        status = arena->device->copy_out(copy, arena_tensor(s->arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
+        status = arena->device->copy_out(copy, arena_tensor(s->built.arenas, s->plan, tensor, newest_slot(s, tensor)), bytes);
     if (!status)
-        status = cluster_round_send(s->cluster, shard, copy, bytes);
+        status = cluster_round_send(s->built.cluster, shard, copy, bytes);
     free(copy);
     return status;
 }
@@ -287,7 +259,7 @@ static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
 {
     const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
     uint32_t rank = s->plan->spaces[arena_space(s->plan, tensor).i].rank;
-    const struct arrival *arrival = cluster_round_find(s->cluster, rank, shard);
+    const struct arrival *arrival = cluster_round_find(s->built.cluster, rank, shard);
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     if (!arrival)
         return error_set(WEIR_E_PEER, "rank %u sent no shard of %s", rank,
@@ -301,8 +273,8 @@ static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
 /* What cannot be sent to the other ranks ends the session for all. */
 static void give_up(struct weir_session *s, weir_status status)
 {
-    if (status && s->cluster)
-        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error());
+    if (status && s->built.cluster)
+        session_fail_peer(s, s->built.cluster->env.rank, "%s", weir_error());
 }
 
 /* Every rank sends what it owns to all, so that all have the whole; also one whose array does not fit (`mine`), which
@@ -311,25 +283,25 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
 {
     weir_status status = WEIR_OK;
     uint32_t missing = 0;
-    cluster_round_begin(s->cluster, ROUND_READ, (uint32_t)(param - s->plan->params));
-    cluster_round_say(s->cluster, mine, NULL);
+    cluster_round_begin(s->built.cluster, ROUND_READ, (uint32_t)(param - s->plan->params));
+    cluster_round_say(s->built.cluster, mine, NULL);
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
-        if (session_shard_again(s, param, i))
+        if (built_shard_again(&s->built, param, i))
             continue;
-        bool own = session_owns_tensor(s, session_shard(s, param, i));
+        bool own = built_owns_tensor(&s->built, built_shard(&s->built, param, i));
         missing += !own;
         if (own)
             status = send_shard(s, param->shards.first + i);
     }
     give_up(s, status); /* without this rank's mark the others would wait */
     if (!status)
-        status = cluster_round_end(s->cluster, missing);
+        status = cluster_round_end(s->built.cluster, missing);
     if (!status)
-        status = cluster_round_said(s->cluster, mine, NULL);
+        status = cluster_round_said(s->built.cluster, mine, NULL);
     for (uint32_t i = 0; !status && to && i < param->shards.count; i++)
-        if (!session_shard_again(s, param, i) && !session_owns_tensor(s, session_shard(s, param, i)))
+        if (!built_shard_again(&s->built, param, i) && !built_owns_tensor(&s->built, built_shard(&s->built, param, i)))
             status = take_shard(s, param->shards.first + i, to);
-    cluster_round_close(s->cluster);
+    cluster_round_close(s->built.cluster);
     return status;
 }
 
@@ -337,7 +309,8 @@ static weir_status gather_shards(struct weir_session *s, const plan_param *param
  * not fit. */
 static weir_status all_wait(struct weir_session *s, const plan_param *param, weir_status mine)
 {
-    return s->cluster ? cluster_agree(s->cluster, ROUND_WRITE, (uint32_t)(param - s->plan->params), mine, NULL) : mine;
+    struct cluster *c = s->built.cluster;
+    return c ? cluster_agree(c, ROUND_WRITE, (uint32_t)(param - s->plan->params), mine, NULL) : mine;
 }
 
 weir_status weir_session_read(weir_session *s, const char *name, weir_array *value)
@@ -348,28 +321,28 @@ weir_status weir_session_read(weir_session *s, const char *name, weir_array *val
         return status;
     bool failed = ending_failed(&s->ending);
     status = check_fits(s, "read", param, value);
-    if (s->cluster && !failed)
+    if (s->built.cluster && !failed)
         status = gather_shards(s, param, status, status ? NULL : value->data);
     else if (!status && failed)
         status = check_readable(s, param);
     for (uint32_t i = 0; !status && i < param->shards.count; i++)
-        if (session_owns_tensor(s, session_shard(s, param, i)))
-            status = read_shard(s, session_shard(s, param, i), value->data);
+        if (built_owns_tensor(&s->built, built_shard(&s->built, param, i)))
+            status = read_shard(s, built_shard(&s->built, param, i), value->data);
     return status;
 }
 
 /* Ranks that cannot see the register get what is in it now: once, when the last of its shards has been written. */
 static weir_status share_shard(struct weir_session *s, const plan_param *param, uint32_t i)
 {
-    const plan_tensor *tensor = session_shard(s, param, i);
-    if (!s->cluster || tensor->home != PLAN_IN_REGST)
+    const plan_tensor *tensor = built_shard(&s->built, param, i);
+    if (!s->built.cluster || tensor->home != PLAN_IN_REGST)
         return WEIR_OK;
     for (uint32_t k = i + 1; k < param->shards.count; k++) {
-        const plan_tensor *other = session_shard(s, param, k);
+        const plan_tensor *other = built_shard(&s->built, param, k);
         if (other->home == PLAN_IN_REGST && other->owner == tensor->owner)
             return WEIR_OK;
     }
-    return cluster_share_regst(s->cluster, tensor->owner);
+    return cluster_share_regst(s->built.cluster, tensor->owner);
 }
 
 weir_status weir_session_write(weir_session *s, const char *name, const weir_array *value)
@@ -384,13 +357,13 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         return status;
     if (param->frozen)
         session_await_save(s); /* which writes it from where it lies */
-    if (s->cluster)
-        cluster_sharing(s->cluster, true);
+    if (s->built.cluster)
+        cluster_sharing(s->built.cluster, true);
     status = check_fits(s, "write", param, value);
     status = all_wait(s, param, status); /* another rank may still read it in its last step */
     for (uint32_t i = 0; !status && i < param->shards.count; i++) {
-        const plan_tensor *tensor = session_shard(s, param, i);
-        if (!session_owns_tensor(s, tensor))
+        const plan_tensor *tensor = built_shard(&s->built, param, i);
+        if (!built_owns_tensor(&s->built, tensor))
             continue;
         status = write_shard(s, tensor, value->data);
         if (!status)
@@ -399,7 +372,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
     }
     if (!status)
         status = all_wait(s, param, WEIR_OK);
-    if (s->cluster)
-        cluster_sharing(s->cluster, false);
+    if (s->built.cluster)
+        cluster_sharing(s->built.cluster, false);
     return status;
 }

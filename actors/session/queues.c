@@ -31,8 +31,8 @@ struct session_queues {
 static bool runs_ahead(const struct weir_session *s, uint32_t q)
 {
     const plan_queue *queue = &s->plan->queues[q];
-    return queue->kind != PLAN_OUTSIDE && queue->kind != PLAN_IO_QUEUE && session_owns(s, queue->space.i) &&
-           device_runs_ahead(s->arenas[queue->space.i].device);
+    return queue->kind != PLAN_OUTSIDE && queue->kind != PLAN_IO_QUEUE && built_owns(&s->built, queue->space.i) &&
+           device_runs_ahead(s->built.arenas[queue->space.i].device);
 }
 
 static enum device_queue_kind kind_of(uint32_t kind)
@@ -56,18 +56,18 @@ static struct ahead_queue *queue_of(const struct session_queues *queues, uint32_
 
 struct ahead_queue *session_queue(const struct weir_session *s, uint32_t q)
 {
-    return queue_of(s->queues, q);
+    return queue_of(s->devices.queues, q);
 }
 
 static weir_status open_queue(struct weir_session *s, uint32_t q)
 {
-    struct session_queues *queues = s->queues;
-    const struct arena *arena = &s->arenas[s->plan->queues[q].space.i];
+    struct session_queues *queues = s->devices.queues;
+    const struct arena *arena = &s->built.arenas[s->plan->queues[q].space.i];
     struct ahead_queue *queue = &queues->queue[queues->count];
     weir_status status = arena->device->queue_new(arena->index, kind_of(s->plan->queues[q].kind), &queue->device);
     if (status)
         return status;
-    queue->device->timed = s->trace.to != NULL;
+    queue->device->timed = s->observed.trace.to != NULL;
     queue->number = queues->count++;
     queues->of[q] = queues->count;
     return WEIR_OK;
@@ -80,7 +80,7 @@ weir_status session_open_queues(struct weir_session *s)
         count += runs_ahead(s, q);
     if (!count)
         return WEIR_OK;
-    struct session_queues *queues = s->queues = calloc(1, sizeof(*queues));
+    struct session_queues *queues = s->devices.queues = calloc(1, sizeof(*queues));
     if (queues) {
         queues->queue = calloc(count, sizeof(*queues->queue));
         queues->of = calloc(s->plan->queues_count, sizeof(*queues->of));
@@ -96,7 +96,7 @@ weir_status session_open_queues(struct weir_session *s)
 
 void session_close_queues(struct weir_session *s)
 {
-    struct session_queues *queues = s->queues;
+    struct session_queues *queues = s->devices.queues;
     if (!queues)
         return;
     for (uint32_t i = 0; i < queues->count; i++)
@@ -114,7 +114,7 @@ void session_close_queues(struct weir_session *s)
     free(queues->awaits);
     free(queues->tickets);
     free(queues);
-    s->queues = NULL;
+    s->devices.queues = NULL;
 }
 
 /* ---- kernels, before there are actors ---- */
@@ -123,7 +123,7 @@ void session_close_queues(struct weir_session *s)
 static const weir_view *views_of(const struct weir_session *s, const plan_range *operands, weir_view *views)
 {
     for (uint32_t i = 0; i < operands->count; i++)
-        views[i] = session_view(s, &s->plan->tensors[s->plan->operands[operands->first + i].tensor.i], 0);
+        views[i] = built_view(&s->built, &s->plan->tensors[s->plan->operands[operands->first + i].tensor.i], 0);
     return views;
 }
 
@@ -132,7 +132,7 @@ static weir_status prepare_kernel(const struct weir_session *s, const plan_kerne
     const plan_queue *on = &s->plan->queues[s->plan->actors[kernel->actor.i].queue.i];
     weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX];
     char error[320] = "";
-    char *base = s->arenas[on->space.i].base;
+    char *base = s->built.arenas[on->space.i].base;
     weir_kernel_fn call;
     weir_status status = session_find_kernel(s, kernel, weir_op_find(plan_text(s->plan, kernel->op)), &call);
     if (status)
@@ -158,9 +158,9 @@ static weir_status prepare_kernel(const struct weir_session *s, const plan_kerne
 weir_status session_prepare_kernels(const struct weir_session *s)
 {
     weir_status status = WEIR_OK;
-    for (uint32_t k = 0; !status && s->queues && k < s->plan->kernels_count; k++) {
+    for (uint32_t k = 0; !status && s->devices.queues && k < s->plan->kernels_count; k++) {
         const plan_kernel *kernel = &s->plan->kernels[k];
-        struct ahead_queue *queue = queue_of(s->queues, s->plan->actors[kernel->actor.i].queue.i);
+        struct ahead_queue *queue = queue_of(s->devices.queues, s->plan->actors[kernel->actor.i].queue.i);
         if (queue && queue->device->kind == DEVICE_COMPUTE && queue->device->device->prepare)
             status = prepare_kernel(s, kernel, queue->device);
     }
@@ -171,7 +171,7 @@ weir_status session_prepare_kernels(const struct weir_session *s)
 
 static struct ahead_queue *queue_of_actor(const struct weir_session *s, uint32_t actor)
 {
-    return session_runs(s, actor) ? queue_of(s->queues, s->plan->actors[actor].queue.i) : NULL;
+    return built_runs(&s->built, actor) ? queue_of(s->devices.queues, s->plan->actors[actor].queue.i) : NULL;
 }
 
 static bool is_collective(const struct ahead_queue *queue)
@@ -204,7 +204,7 @@ static bool devices_await(const struct weir_session *s)
         const struct ahead_queue *reader = queue_of_actor(s, s->plan->ports[p].actor.i);
         uint32_t from = s->plan->regsts[s->plan->ports[p].regst.i].producer.i;
         const struct ahead_queue *producer = from == PLAN_NONE ? NULL : queue_of_actor(s, from);
-        if (s->ends[p].port && reader && producer && !is_collective(reader) && !is_collective(producer) &&
+        if (s->built.ends[p].port && reader && producer && !is_collective(reader) && !is_collective(producer) &&
             !same_device(reader, producer))
             return true;
     }
@@ -213,7 +213,7 @@ static bool devices_await(const struct weir_session *s)
 
 static void set_standing(struct weir_session *s, const struct ahead_queue *collective)
 {
-    struct session_queues *queues = s->queues;
+    struct session_queues *queues = s->devices.queues;
     bool stands = false;
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         stands |= queues->awaited[a] && queue_of_actor(s, a) == collective;
@@ -225,7 +225,7 @@ static void set_standing(struct weir_session *s, const struct ahead_queue *colle
 /* Which collectives other queues of their device await: graph/plan/prove/await.h, which looks at one device at a time. */
 static weir_status find_awaited(struct weir_session *s)
 {
-    struct session_queues *queues = s->queues;
+    struct session_queues *queues = s->devices.queues;
     weir_status status = WEIR_OK;
     bool across = s->plan->collectives_count && devices_await(s);
     queues->awaited = calloc(s->plan->actors_count + (size_t)1, sizeof(*queues->awaited));
@@ -253,15 +253,15 @@ static void make_room(struct ahead_queue *teller, enum ahead_told told, uint32_t
 static uint64_t wire_edge(struct weir_session *s, uint32_t p)
 {
     const plan_regst *regst = &s->plan->regsts[s->plan->ports[p].regst.i];
-    struct ahead_edge *edge = &s->queues->edges[p];
+    struct ahead_edge *edge = &s->devices.queues->edges[p];
     edge->producer = queue_of_actor(s, regst->producer.i);
     edge->reader = queue_of_actor(s, s->plan->ports[p].actor.i);
-    edge->ready = told_from(s->queues, regst->producer.i, edge->producer, edge->reader);
-    edge->free = told_from(s->queues, s->plan->ports[p].actor.i, edge->reader, edge->producer);
+    edge->ready = told_from(s->devices.queues, regst->producer.i, edge->producer, edge->reader);
+    edge->free = told_from(s->devices.queues, s->plan->ports[p].actor.i, edge->reader, edge->producer);
     make_room(edge->producer, edge->ready, regst->slots);
     make_room(edge->reader, edge->free, regst->slots);
-    s->queues->in[s->ends[p].port - s->ports] = edge;
-    s->queues->out[s->ends[p].edge - s->edges] = edge;
+    s->devices.queues->in[s->built.ends[p].port - s->built.ports] = edge;
+    s->devices.queues->out[s->built.ends[p].edge - s->built.edges] = edge;
     return (ahead_has_tickets(edge->ready) ? regst->slots : 0) + (ahead_has_tickets(edge->free) ? regst->slots : 0);
 }
 
@@ -269,7 +269,7 @@ static uint64_t wire_edge(struct weir_session *s, uint32_t p)
 
 static bool alloc_edges(struct weir_session *s)
 {
-    struct session_queues *queues = s->queues;
+    struct session_queues *queues = s->devices.queues;
     size_t ports = s->plan->ports_count + (size_t)1;
     queues->edges = calloc(ports, sizeof(*queues->edges));
     queues->in = calloc(ports, sizeof(struct ahead_edge *));
@@ -296,7 +296,7 @@ static bool alloc_rings(struct session_queues *queues, uint64_t tickets)
 /* Each queue and each edge gets its part. */
 static void place_rings(struct weir_session *s)
 {
-    struct session_queues *queues = s->queues;
+    struct session_queues *queues = s->devices.queues;
     struct ahead_message *messages = queues->messages;
     struct ahead_launch *launched = queues->launched;
     uint64_t *tickets = queues->tickets;
@@ -329,28 +329,28 @@ static void place_rings(struct weir_session *s)
 
 static void tie_actor(struct weir_session *s, uint32_t a)
 {
-    struct session_queues *queues = s->queues;
-    struct actor *actor = &s->actors[a];
+    struct session_queues *queues = s->devices.queues;
+    struct actor *actor = &s->built.actors[a];
     struct ahead_queue *queue = queue_of_actor(s, a);
     if (!queue)
         return;
     actor->ahead = &queues->actors[a];
     *actor->ahead = (struct actor_ahead){.queue = queue,
-                                         .in = queues->in + (actor->ports - s->ports),
-                                         .out = queues->out + (actor->out_count ? actor->outs->edges - s->edges : 0)};
+                                         .in = queues->in + (actor->ports - s->built.ports),
+                                         .out = queues->out + (actor->out_count ? actor->outs->edges - s->built.edges : 0)};
 }
 
 static void tie_workers(struct weir_session *s)
 {
-    struct ahead_queue **next = s->queues->list;
-    for (uint32_t w = 0; w < s->worker_count; w++) {
-        struct ahead_lane *ahead = &s->workers[w].ahead;
+    struct ahead_queue **next = s->devices.queues->list;
+    for (uint32_t w = 0; w < s->workers.count; w++) {
+        struct ahead_lane *ahead = &s->workers.list[w].ahead;
         ahead->queues = next;
-        ahead->all = s->queues->list;
-        ahead->all_count = s->queues->count;
+        ahead->all = s->devices.queues->list;
+        ahead->all_count = s->devices.queues->count;
         for (uint32_t q = 0; q < s->plan->queues_count; q++)
-            if (queue_of(s->queues, q) && s->worker_of[q] == w)
-                *next++ = queue_of(s->queues, q);
+            if (queue_of(s->devices.queues, q) && s->workers.of_queue[q] == w)
+                *next++ = queue_of(s->devices.queues, q);
         ahead->count = (uint32_t)(next - ahead->queues);
     }
 }
@@ -358,17 +358,17 @@ static void tie_workers(struct weir_session *s)
 weir_status session_tie_queues(struct weir_session *s)
 {
     uint64_t tickets = 0;
-    if (!s->queues)
+    if (!s->devices.queues)
         return WEIR_OK;
     weir_status status = find_awaited(s);
     if (status)
         return status;
     bool room = alloc_edges(s);
     for (uint32_t p = 0; room && p < s->plan->ports_count; p++)
-        if (s->ends[p].port)
+        if (s->built.ends[p].port)
             tickets += wire_edge(s, p);
-    if (!room || !alloc_rings(s->queues, tickets))
-        return error_set(WEIR_E_MEMORY, "no memory for what is under way on %u queues", s->queues->count);
+    if (!room || !alloc_rings(s->devices.queues, tickets))
+        return error_set(WEIR_E_MEMORY, "no memory for what is under way on %u queues", s->devices.queues->count);
     place_rings(s);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         tie_actor(s, a);
@@ -384,7 +384,7 @@ void session_look_at_queues(const struct weir_session *s, struct worker *worker)
         const struct ahead_launch *launch = ahead_under_way(worker->ahead.queues[i], 0);
         const struct ahead_await *await;
         bool known = ahead_awaits(worker->ahead.queues[i], &await);
-        uint32_t regst = await ? s->plan->ports[await->edge - s->queues->edges].regst.i : PLAN_NONE;
+        uint32_t regst = await ? s->plan->ports[await->edge - s->devices.queues->edges].regst.i : PLAN_NONE;
         int64_t step = launch ? flight_step(s->plan, launch->actor->id, launch->firing) : 0;
         if (launch && known) {
             look_add(&worker->look, (struct wait_entry){launch->actor->id, regst, step});

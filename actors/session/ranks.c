@@ -35,8 +35,8 @@ static void ranks_leave_run(struct cluster_owner *owner)
 static void ranks_wait(struct cluster_owner *owner, uint32_t rank, const void *entries, uint32_t count)
 {
     struct weir_session *s = session_of(owner);
-    if (s->watch)
-        watch_remote(s->watch, rank, entries, count);
+    if (s->observed.watch)
+        watch_remote(s->observed.watch, rank, entries, count);
 }
 
 static void ranks_beat(struct cluster_owner *owner, struct wire_frame *frame)
@@ -46,7 +46,7 @@ static void ranks_beat(struct cluster_owner *owner, struct wire_frame *frame)
 
 static uint32_t ranks_slot(struct cluster_owner *owner, uint32_t regst)
 {
-    return session_of(owner)->outs[regst].regst.slot;
+    return session_of(owner)->built.outs[regst].regst.slot;
 }
 
 static void ranks_hold(struct cluster_owner *owner)

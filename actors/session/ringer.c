@@ -66,27 +66,27 @@ static void ringer_end(struct ringer *r)
 
 static bool is_outside(const struct weir_session *s, uint32_t actor)
 {
-    return session_runs(s, actor) && s->plan->queues[s->plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+    return built_runs(&s->built, actor) && s->plan->queues[s->plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
 }
 
 /* The lane of a push or pull to which the port's edge brings messages of another process of this host; or NULL. */
 static struct lane *posted_from_afar(const struct weir_session *s, const plan_port *port)
 {
     uint32_t reader = port->actor.i, producer = s->plan->regsts[port->regst.i].producer.i;
-    if (!plan_port_counts(s->plan, port) || session_runs(s, reader) == session_runs(s, producer))
+    if (!plan_port_counts(s->plan, port) || built_runs(&s->built, reader) == built_runs(&s->built, producer))
         return NULL;
-    uint32_t own = session_runs(s, reader) ? reader : producer, other = own == reader ? producer : reader;
-    return is_outside(s, own) && !s->cluster->wired[plan_rank_of(s->plan, other)] ? s->lane_of[own] : NULL;
+    uint32_t own = built_runs(&s->built, reader) ? reader : producer, other = own == reader ? producer : reader;
+    return is_outside(s, own) && !s->built.cluster->wired[plan_rank_of(s->plan, other)] ? s->built.lane_of[own] : NULL;
 }
 
 static weir_status ringer_open(struct weir_session *s, struct lane *lane)
 {
-    struct ringer *r = &s->ringers[s->ringer_count];
+    struct ringer *r = &s->outside.ringers[s->outside.ringer_count];
     *r = (struct ringer){.session = s, .mailbox = &lane->mailbox};
     r->started = park_thread(&r->thread, "weir-ringer", ringer_main, r);
     if (!r->started)
         return error_set(WEIR_E_MEMORY, "weir_session_fd: no thread for what other processes post");
-    s->ringer_count++;
+    s->outside.ringer_count++;
     lane->ringer = r;
     return WEIR_OK;
 }
@@ -94,11 +94,11 @@ static weir_status ringer_open(struct weir_session *s, struct lane *lane)
 weir_status session_open_ringers(struct weir_session *s)
 {
     weir_status status = WEIR_OK;
-    if (s->cluster && !s->ringers)
-        s->ringers = calloc(s->outside_count + (size_t)1, sizeof(*s->ringers));
-    if (s->cluster && !s->ringers)
+    if (s->built.cluster && !s->outside.ringers)
+        s->outside.ringers = calloc(s->outside.count + (size_t)1, sizeof(*s->outside.ringers));
+    if (s->built.cluster && !s->outside.ringers)
         return error_set(WEIR_E_MEMORY, "weir_session_fd: no memory");
-    for (uint32_t p = 0; s->cluster && !status && p < s->plan->ports_count; p++) {
+    for (uint32_t p = 0; s->built.cluster && !status && p < s->plan->ports_count; p++) {
         struct lane *lane = posted_from_afar(s, &s->plan->ports[p]);
         if (lane && !lane->ringer)
             status = ringer_open(s, lane);
@@ -108,7 +108,7 @@ weir_status session_open_ringers(struct weir_session *s)
 
 void session_close_ringers(struct weir_session *s)
 {
-    for (uint32_t i = 0; i < s->ringer_count; i++)
-        ringer_end(&s->ringers[i]);
-    free(s->ringers);
+    for (uint32_t i = 0; i < s->outside.ringer_count; i++)
+        ringer_end(&s->outside.ringers[i]);
+    free(s->outside.ringers);
 }

@@ -30,31 +30,16 @@
 
 /* ---- which process and thread runs what ---- */
 
-uint32_t session_rank(const struct weir_session *s)
-{
-    return s->cluster ? s->cluster->env.rank : 0;
-}
-
-bool session_owns(const struct weir_session *s, uint32_t space)
-{
-    return !s->cluster || s->plan->spaces[space].rank == s->cluster->env.rank;
-}
-
-bool session_runs(const struct weir_session *s, uint32_t actor)
-{
-    return session_owns(s, s->plan->queues[s->plan->actors[actor].queue.i].space.i);
-}
-
 /* Whether it is an io queue of this process's; or one of those that all queues of a device share a worker with. */
 static bool owns_io_queue(const struct weir_session *s, uint32_t queue)
 {
-    return s->plan->queues[queue].kind == PLAN_IO_QUEUE && session_owns(s, s->plan->queues[queue].space.i);
+    return s->plan->queues[queue].kind == PLAN_IO_QUEUE && built_owns(&s->built, s->plan->queues[queue].space.i);
 }
 
 static bool owns_device_queue(const struct weir_session *s, uint32_t queue)
 {
     return s->plan->queues[queue].kind != PLAN_OUTSIDE && s->plan->queues[queue].kind != PLAN_IO_QUEUE &&
-           session_owns(s, s->plan->queues[queue].space.i);
+           built_owns(&s->built, s->plan->queues[queue].space.i);
 }
 
 /* Numbers this process's devices that have such queues; others get UINT32_MAX. Returns how many there are. */
@@ -72,13 +57,13 @@ static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
 /* All queues of the k-th device, but for those of io, go to worker k modulo the number of workers that compute. */
 static void assign_compute(struct weir_session *s, uint32_t *number)
 {
-    uint32_t devices = number_devices(s, number), limit = crew_places(s->crew);
-    s->compute_count = devices < limit ? devices : limit;
-    if (!s->compute_count)
-        s->compute_count = 1;
+    uint32_t devices = number_devices(s, number), limit = crew_places(s->workers.crew);
+    s->workers.compute_count = devices < limit ? devices : limit;
+    if (!s->workers.compute_count)
+        s->workers.compute_count = 1;
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
         if (owns_device_queue(s, q))
-            s->worker_of[q] = number[s->plan->queues[q].space.i] % s->compute_count;
+            s->workers.of_queue[q] = number[s->plan->queues[q].space.i] % s->workers.compute_count;
 }
 
 /* Each io queue gets a worker of its own, as long as there are not very many. */
@@ -87,16 +72,16 @@ static void assign_io(struct weir_session *s)
     uint32_t count = 0;
     for (uint32_t q = 0; q < s->plan->queues_count; q++)
         if (owns_io_queue(s, q))
-            s->worker_of[q] = s->compute_count + count++ % IO_WORKERS_MAX;
-    s->worker_count = s->compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
+            s->workers.of_queue[q] = s->workers.compute_count + count++ % IO_WORKERS_MAX;
+    s->workers.count = s->workers.compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
 }
 
 static weir_status assign_queues(struct weir_session *s)
 {
     uint32_t *number = calloc(s->plan->spaces_count + 1, sizeof(*number));
-    s->worker_of = calloc(s->plan->queues_count + 1, sizeof(*s->worker_of));
+    s->workers.of_queue = calloc(s->plan->queues_count + 1, sizeof(*s->workers.of_queue));
     weir_status status = WEIR_OK;
-    if (number && s->worker_of) {
+    if (number && s->workers.of_queue) {
         assign_compute(s, number);
         assign_io(s);
     } else {
@@ -115,16 +100,16 @@ static weir_status not_shared(const weir_session_opts *opts, const char *why)
 static weir_status open_crew(struct weir_session *s, const weir_session_opts *opts)
 {
     uint32_t wanted = opts->workers > 0 ? (uint32_t)opts->workers : (uint32_t)cores_count();
-    s->guest = opts->workers_of != NULL;
-    if (!s->guest)
-        s->crew = crew_new(wanted, "", 0);
-    else if (s->cluster || opts->workers_of->cluster)
+    s->workers.guest = opts->workers_of != NULL;
+    if (!s->workers.guest)
+        s->workers.crew = crew_new(wanted, "", 0);
+    else if (s->built.cluster || opts->workers_of->built.cluster)
         return not_shared(opts, "a session of several ranks shares no workers");
-    else if (opts->workers_of->queues)
+    else if (opts->workers_of->devices.queues)
         return not_shared(opts, "workers of accelerators are not shared");
     else
-        crew_hold(s->crew = opts->workers_of->crew);
-    return s->crew ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u workers", wanted);
+        crew_hold(s->workers.crew = opts->workers_of->workers.crew);
+    return s->workers.crew ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u workers", wanted);
 }
 
 static uint32_t count_outside(const struct weir_session *s)
@@ -132,50 +117,50 @@ static uint32_t count_outside(const struct weir_session *s)
     const weir_plan *plan = s->plan;
     uint32_t count = 0;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && session_runs(s, a);
+        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && built_runs(&s->built, a);
     return count;
 }
 
 /* Every actor's lane; NULL for those of other ranks. Lanes are not open yet. */
 static void assign_lanes(struct weir_session *s)
 {
-    struct lane *outside = s->outside;
+    struct lane *outside = s->outside.lanes;
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
         uint32_t queue = s->plan->actors[a].queue.i;
         bool is_outside = s->plan->queues[queue].kind == PLAN_OUTSIDE;
-        if (session_runs(s, a))
-            s->lane_of[a] = is_outside ? outside++ : &s->workers[s->worker_of[queue]].lane;
+        if (built_runs(&s->built, a))
+            s->built.lane_of[a] = is_outside ? outside++ : &s->workers.list[s->workers.of_queue[queue]].lane;
     }
 }
 
 static weir_status alloc_lanes(struct weir_session *s)
 {
-    s->outside_count = count_outside(s);
-    s->workers = aligned_alloc(64, s->worker_count * sizeof(*s->workers));
-    s->outside = aligned_alloc(64, (s->outside_count + 1) * sizeof(*s->outside));
-    s->lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->lane_of));
-    if (s->workers)
-        memset(s->workers, 0, s->worker_count * sizeof(*s->workers));
-    if (s->outside)
-        memset(s->outside, 0, (s->outside_count + 1) * sizeof(*s->outside));
-    if (!s->workers || !s->outside || !s->lane_of)
-        return error_set(WEIR_E_MEMORY, "no memory for %u workers", s->worker_count);
+    s->outside.count = count_outside(s);
+    s->workers.list = aligned_alloc(64, s->workers.count * sizeof(*s->workers.list));
+    s->outside.lanes = aligned_alloc(64, (s->outside.count + 1) * sizeof(*s->outside.lanes));
+    s->built.lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->built.lane_of));
+    if (s->workers.list)
+        memset(s->workers.list, 0, s->workers.count * sizeof(*s->workers.list));
+    if (s->outside.lanes)
+        memset(s->outside.lanes, 0, (s->outside.count + 1) * sizeof(*s->outside.lanes));
+    if (!s->workers.list || !s->outside.lanes || !s->built.lane_of)
+        return error_set(WEIR_E_MEMORY, "no memory for %u workers", s->workers.count);
     return WEIR_OK;
 }
 
 static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t number, const struct lane_size *size,
                              int64_t spin_ns)
 {
-    bool shared = s->cluster && s->cluster->own.segment.base;
-    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->cluster->own, number) : NULL);
-    lane->guard = shared ? &s->guard : NULL;
+    bool shared = s->built.cluster && s->built.cluster->own.segment.base;
+    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->built.cluster->own, number) : NULL);
+    lane->guard = shared ? &s->outside.guard : NULL;
     return status;
 }
 
 static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
 {
-    struct worker *worker = &s->workers[number];
-    worker->owner = &s->owner;
+    struct worker *worker = &s->workers.list[number];
+    worker->owner = &s->workers.owner;
     worker->number = number;
     worker->reported = true; /* nothing to report before the first run */
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
@@ -186,21 +171,21 @@ static weir_status open_worker(struct weir_session *s, uint32_t number, const st
 
 static void refuse_message(struct lane_guard *guard, struct message message)
 {
-    struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, guard));
-    session_fail_peer(s, s->cluster->env.rank,
+    struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, outside.guard));
+    session_fail_peer(s, s->built.cluster->env.rank,
                       "another process posted to rank %u what no actor does: edge %u, kind %u, count %u",
-                      s->cluster->env.rank, message.edge, message.kind, message.count);
+                      s->built.cluster->env.rank, message.edge, message.kind, message.count);
 }
 
 static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
 {
-    s->guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
-    int64_t spin_ns = s->compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
+    s->outside.guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
+    int64_t spin_ns = s->workers.compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
     weir_status status = WEIR_OK;
-    for (uint32_t w = 0; !status && w < s->worker_count; w++)
-        status = open_worker(s, w, &sizes[w], w < s->compute_count ? spin_ns : 0);
-    for (uint32_t i = 0; !status && i < s->outside_count; i++)
-        status = open_lane(s, &s->outside[i], s->worker_count + i, &sizes[s->worker_count + i], spin_ns);
+    for (uint32_t w = 0; !status && w < s->workers.count; w++)
+        status = open_worker(s, w, &sizes[w], w < s->workers.compute_count ? spin_ns : 0);
+    for (uint32_t i = 0; !status && i < s->outside.count; i++)
+        status = open_lane(s, &s->outside.lanes[i], s->workers.count + i, &sizes[s->workers.count + i], spin_ns);
     return status;
 }
 
@@ -208,9 +193,9 @@ static weir_status open_bus(struct weir_session *s)
 {
     weir_status status = bus_open(&s->bus, s->plan->actors_count);
     for (uint32_t a = 0; !status && a < s->plan->actors_count; a++)
-        if (s->lane_of[a])
-            bus_attach(&s->bus, a, &s->lane_of[a]->mailbox.end);
-    return status ? status : cluster_route(s->cluster, s->arenas, &s->bus, &s->workers[0].lane);
+        if (s->built.lane_of[a])
+            bus_attach(&s->bus, a, &s->built.lane_of[a]->mailbox.end);
+    return status ? status : cluster_route(s->built.cluster, s->built.arenas, &s->bus, &s->workers.list[0].lane);
 }
 
 /* ---- trace ---- */
@@ -222,21 +207,21 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
     int64_t events = opts->trace_events ? opts->trace_events : TRACE_EVENTS_DEFAULT;
     if (events < 0 || events > TRACE_EVENTS_MAX)
         return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
-    weir_status status = trace_file_open(&s->trace, opts->trace);
-    for (uint32_t w = 0; !status && w < s->worker_count; w++)
-        status = trace_open(&s->workers[w].trace, (uint64_t)events);
+    weir_status status = trace_file_open(&s->observed.trace, opts->trace);
+    for (uint32_t w = 0; !status && w < s->workers.count; w++)
+        status = trace_open(&s->workers.list[w].trace, (uint64_t)events);
     return status;
 }
 
 static weir_status close_trace(struct weir_session *s)
 {
-    if (!s->trace.to)
+    if (!s->observed.trace.to)
         return WEIR_OK;
-    trace_begin(&s->trace, s->plan, s->name);
-    for (uint32_t w = 0; w < s->worker_count; w++)
-        if (s->workers[w].trace.events)
-            trace_write(&s->workers[w].trace, &s->trace, s->plan, s->open_ns);
-    return trace_end(&s->trace);
+    trace_begin(&s->observed.trace, s->plan, s->observed.name);
+    for (uint32_t w = 0; w < s->workers.count; w++)
+        if (s->workers.list[w].trace.events)
+            trace_write(&s->workers.list[w].trace, &s->observed.trace, s->plan, s->progress.open_ns);
+    return trace_end(&s->observed.trace);
 }
 
 /* ---- open ---- */
@@ -247,15 +232,15 @@ static weir_status open_arenas(struct weir_session *s)
     char **bases = calloc(count + (size_t)1, sizeof(*bases));
     bool *elsewhere = calloc(count + (size_t)1, sizeof(*elsewhere));
     weir_status status = WEIR_OK;
-    s->arenas = calloc(count + (size_t)1, sizeof(*s->arenas));
-    if (!bases || !elsewhere || !s->arenas)
+    s->built.arenas = calloc(count + (size_t)1, sizeof(*s->built.arenas));
+    if (!bases || !elsewhere || !s->built.arenas)
         status = error_set(WEIR_E_MEMORY, "no memory for %u arenas", count);
     for (uint32_t i = 0; !status && i < count; i++) {
-        elsewhere[i] = !session_owns(s, i);
-        bases[i] = s->cluster ? share_arena(&s->cluster->own, i) : NULL;
+        elsewhere[i] = !built_owns(&s->built, i);
+        bases[i] = s->built.cluster ? share_arena(&s->built.cluster->own, i) : NULL;
     }
     if (!status)
-        status = arenas_open(s->arenas, s->plan, bases, elsewhere, s->directory);
+        status = arenas_open(s->built.arenas, s->plan, bases, elsewhere, s->devices.directory);
     free(bases);
     free(elsewhere);
     return status;
@@ -268,7 +253,7 @@ static weir_status share_memory(struct weir_session *s, const struct lane_size *
         return error_set(WEIR_E_MEMORY, "no memory for %u actors", s->plan->actors_count);
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
         ring_of[a] = session_lane_number(s, a);
-    weir_status status = cluster_share(s->cluster, sizes, s->worker_count + s->outside_count, ring_of);
+    weir_status status = cluster_share(s->built.cluster, sizes, s->workers.count + s->outside.count, ring_of);
     free(ring_of);
     return status;
 }
@@ -276,7 +261,7 @@ static weir_status share_memory(struct weir_session *s, const struct lane_size *
 /* Memory: what other ranks share in is known before it is made. */
 static weir_status open_memory(struct weir_session *s)
 {
-    uint32_t count = s->worker_count + s->outside_count;
+    uint32_t count = s->workers.count + s->outside.count;
     struct lane_size *sizes = calloc(count + (size_t)1, sizeof(*sizes));
     if (!sizes)
         return error_set(WEIR_E_MEMORY, "no memory for %u lanes", count);
@@ -294,15 +279,15 @@ static weir_status open_memory(struct weir_session *s)
 
 static weir_status start_workers(struct weir_session *s)
 {
-    uint32_t beside = s->worker_count - s->compute_count;
-    s->beside = beside ? crew_new(beside, "io-", s->compute_count) : NULL;
-    weir_status status = beside && !s->beside ? error_set(WEIR_E_MEMORY, "no memory for %u threads", beside) : WEIR_OK;
+    uint32_t beside = s->workers.count - s->workers.compute_count;
+    s->workers.beside = beside ? crew_new(beside, "io-", s->workers.compute_count) : NULL;
+    weir_status status = beside && !s->workers.beside ? error_set(WEIR_E_MEMORY, "no memory for %u threads", beside) : WEIR_OK;
     /* relaxed: the threads that are started see it */
-    atomic_store_explicit(&s->firing, s->worker_count, memory_order_relaxed);
-    for (uint32_t w = 0; !status && w < s->worker_count; w++) {
-        s->workers[w].actors = s->actors;
-        s->workers[w].ends = s->ends;
-        status = crew_enter(w < s->compute_count ? s->crew : s->beside, &s->workers[w]);
+    atomic_store_explicit(&s->progress.firing, s->workers.count, memory_order_relaxed);
+    for (uint32_t w = 0; !status && w < s->workers.count; w++) {
+        s->workers.list[w].actors = s->built.actors;
+        s->workers.list[w].ends = s->built.ends;
+        status = crew_enter(w < s->workers.compute_count ? s->workers.crew : s->workers.beside, &s->workers.list[w]);
     }
     return status;
 }
@@ -329,39 +314,39 @@ static weir_status open_cluster(struct weir_session *s, const weir_session_opts 
 {
     struct cluster_env env;
     weir_status status = cluster_env_read(&opts->cluster, &env);
-    s->stall_ns = env.stall_ns;
-    s->pin = env.pin;
-    s->poisons = env.poison;
-    s->directory = env.offload;
+    s->observed.stall_ns = env.stall_ns;
+    s->workers.pin = env.pin;
+    s->debug.poisons = env.poison;
+    s->devices.directory = env.offload;
     if (!status)
         status = check_part(s->plan, &env);
     if (!status && env.size > 1 && !s->plan->part) {
-        s->plan = s->spread = plan_spread(s->plan, env.size, env.devices);
+        s->plan = s->built.plan = s->spread = plan_spread(s->plan, env.size, env.devices);
         status = s->plan ? WEIR_OK : WEIR_E_ARGUMENT;
     }
     if (!status && env.size > 1)
-        status = cluster_open(&s->cluster, &s->ranks, s->plan, &env, &s->report);
+        status = cluster_open(&s->built.cluster, &s->ranks, s->plan, &env, &s->observed.report);
     cluster_env_wipe(&env);
     return status;
 }
 
 static weir_status meet(struct weir_session *s)
 {
-    bool only = s->compute_count == 1 && !s->queues;
-    weir_status status = cluster_meet(s->cluster, s->compute_count, only, s->arenas);
-    bool crowded = !status && s->cluster && cluster_crowded(s->cluster);
-    for (uint32_t w = 0; crowded && w < s->worker_count; w++)
-        s->workers[w].lane.mailbox.spin_ns = 0;
-    for (uint32_t i = 0; crowded && i < s->outside_count; i++)
-        s->outside[i].mailbox.spin_ns = 0;
+    bool only = s->workers.compute_count == 1 && !s->devices.queues;
+    weir_status status = cluster_meet(s->built.cluster, s->workers.compute_count, only, s->built.arenas);
+    bool crowded = !status && s->built.cluster && cluster_crowded(s->built.cluster);
+    for (uint32_t w = 0; crowded && w < s->workers.count; w++)
+        s->workers.list[w].lane.mailbox.spin_ns = 0;
+    for (uint32_t i = 0; crowded && i < s->outside.count; i++)
+        s->outside.lanes[i].mailbox.spin_ns = 0;
     return status;
 }
 
 /* Of "disk:DIRECTORY"; NULL: the plan's. */
 static weir_status choose_directory(struct weir_session *s, const char *place)
 {
-    s->directory = place ? filed_place(place) : NULL;
-    if (place && !s->directory)
+    s->devices.directory = place ? filed_place(place) : NULL;
+    if (place && !s->devices.directory)
         return error_set(WEIR_E_ARGUMENT, "\"%s\" is no place to offload to; write \"disk:DIRECTORY\"", place);
     return WEIR_OK;
 }
@@ -369,18 +354,18 @@ static weir_status choose_directory(struct weir_session *s, const char *place)
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
     const char *level;
-    weir_status status = home_open(&s->home);
+    weir_status status = home_open(&s->callers.home);
     if (!status)
         status = op_level(&level);
     if (!status)
         status = ending_open(&s->ending);
     if (!status)
         status = open_cluster(s, opts);
-    s->pin |= opts->pin;
-    s->poisons |= opts->poison;
-    s->checks_finite = opts->check_finite;
+    s->workers.pin |= opts->pin;
+    s->debug.poisons |= opts->poison;
+    s->debug.checks_finite = opts->check_finite;
     if (!status)
-        status = choose_directory(s, opts->offload ? opts->offload : s->directory);
+        status = choose_directory(s, opts->offload ? opts->offload : s->devices.directory);
     if (!status)
         status = session_bind(s, opts);
     if (!status)
@@ -393,7 +378,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         assign_lanes(s);
         status = open_memory(s);
     }
-    if (!status && s->guest && s->queues)
+    if (!status && s->workers.guest && s->devices.queues)
         status = not_shared(opts, "workers of accelerators are not shared");
     if (!status)
         status = session_prepare_kernels(s); /* of zeros */
@@ -412,9 +397,9 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = start_workers(s);
     if (!status)
-        status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->stall_ns);
+        status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->observed.stall_ns);
     if (!status)
-        status = cluster_begin(s->cluster);
+        status = cluster_begin(s->built.cluster);
     if (!status)
         status = session_join_groups(s);
     return status ? status : session_open_calls(s);
@@ -450,10 +435,10 @@ static void name_session(struct weir_session *s, const char *given)
     uint32_t number = ++opened;
     const char *name = given ? given : plan_text(s->plan, s->plan->name);
     int letters = REPORT_NAME - (given || number == 1 ? 0 : NUMBER_LETTERS);
-    int count = snprintf(s->name, sizeof(s->name), "%.*s", letters, name);
+    int count = snprintf(s->observed.name, sizeof(s->observed.name), "%.*s", letters, name);
     if (!given && number > 1)
-        snprintf(s->name + count, sizeof(s->name) - (size_t)count, " (%u)", number);
-    report_name(&s->report, s->name, given != NULL);
+        snprintf(s->observed.name + count, sizeof(s->observed.name) - (size_t)count, " (%u)", number);
+    report_name(&s->observed.report, s->observed.name, given != NULL);
 }
 
 weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *given)
@@ -474,21 +459,21 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
         error_set(WEIR_E_MEMORY, "no memory for a session");
         return NULL;
     }
-    s->plan = s->given = plan;
+    s->plan = s->built.plan = s->given = plan;
     plan_hold(plan);
-    s->report = (struct report){opts.report, opts.report_ctx, NULL};
-    report_open(&s->report);
+    s->observed.report = (struct report){opts.report, opts.report_ctx, NULL};
+    report_open(&s->observed.report);
     name_session(s, opts.cluster.name);
     s->run.first_step = opts.first_step;
-    s->ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->ran));
-    s->open_ns = park_now_ns();
-    atomic_init(&s->ready_fd, -1);
+    s->progress.ran = calloc(plan->programs_count + (size_t)1, sizeof(*s->progress.ran));
+    s->progress.open_ns = park_now_ns();
+    atomic_init(&s->outside.ready_fd, -1);
     session_own(s);
     session_own_ranks(s);
-    if (!s->ran)
+    if (!s->progress.ran)
         error_set(WEIR_E_MEMORY, "no memory for a session");
-    if (!s->ran || session_open(s, &opts) || caller_opens(s)) {
-        trace_file_drop(&s->trace);
+    if (!s->progress.ran || session_open(s, &opts) || caller_opens(s)) {
+        trace_file_drop(&s->observed.trace);
         session_end(s);
         return NULL;
     }
@@ -499,46 +484,46 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
 
 void session_order(struct weir_session *s, uint32_t orders)
 {
-    for (uint32_t w = 0; w < s->worker_count; w++)
-        mailbox_order(&s->workers[w].lane.mailbox, orders);
+    for (uint32_t w = 0; w < s->workers.count; w++)
+        mailbox_order(&s->workers.list[w].lane.mailbox, orders);
 }
 
 void session_order_outside(struct weir_session *s, uint32_t orders)
 {
-    for (uint32_t i = 0; i < s->outside_count; i++)
-        mailbox_order(&s->outside[i].mailbox, orders);
+    for (uint32_t i = 0; i < s->outside.count; i++)
+        mailbox_order(&s->outside.lanes[i].mailbox, orders);
     session_announce(s);
 }
 
 /* One that never entered has nothing to stop. */
 static void stop_workers(struct weir_session *s)
 {
-    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
-        if (s->workers[w].thread)
-            mailbox_order(&s->workers[w].lane.mailbox, LANE_STOP);
-    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
-        crew_leave(&s->workers[w]);
-    crew_release(s->beside);
-    crew_release(s->crew);
+    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
+        if (s->workers.list[w].thread)
+            mailbox_order(&s->workers.list[w].lane.mailbox, LANE_STOP);
+    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
+        crew_leave(&s->workers.list[w]);
+    crew_release(s->workers.beside);
+    crew_release(s->workers.crew);
 }
 
 static void close_lanes(struct weir_session *s)
 {
-    for (uint32_t w = 0; s->workers && w < s->worker_count; w++)
-        worker_close(&s->workers[w]);
-    for (uint32_t i = 0; s->outside && i < s->outside_count; i++)
-        lane_close(&s->outside[i]);
-    free(s->workers);
-    free(s->outside);
-    free(s->lane_of);
-    free(s->worker_of);
+    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
+        worker_close(&s->workers.list[w]);
+    for (uint32_t i = 0; s->outside.lanes && i < s->outside.count; i++)
+        lane_close(&s->outside.lanes[i]);
+    free(s->workers.list);
+    free(s->outside.lanes);
+    free(s->built.lane_of);
+    free(s->workers.of_queue);
 }
 
 /* ---- who is inside ---- */
 
 weir_status session_closes(const struct weir_session *s, const char *function)
 {
-    if (LIKELY(atomic_load(&s->closing) != CLOSING_WAKES))
+    if (LIKELY(atomic_load(&s->callers.closing) != CLOSING_WAKES))
         return WEIR_OK;
     return error_set(WEIR_E_STATE, "weir_session_%s: the session is being closed", function);
 }
@@ -546,14 +531,14 @@ weir_status session_closes(const struct weir_session *s, const char *function)
 /* Wakes who waits in push, pull or wait, until none does. One that was just about to sleep is woken the next time. */
 static void send_away(struct weir_session *s)
 {
-    atomic_store(&s->closing, CLOSING_WAKES);
-    for (uint32_t inside; s->place && (inside = atomic_load(&s->place->inside)) != 0;) {
+    atomic_store(&s->callers.closing, CLOSING_WAKES);
+    for (uint32_t inside; s->callers.place && (inside = atomic_load(&s->callers.place->inside)) != 0;) {
         park_wake(&s->ending.state);
         session_order_outside(s, LANE_REST);
-        park_wait(&s->place->inside, inside, park_now_ns() + AWAY_NS);
+        park_wait(&s->callers.place->inside, inside, park_now_ns() + AWAY_NS);
     }
-    atomic_store(&s->closing, CLOSING_ALONE);
-    caller_closed(s->place);
+    atomic_store(&s->callers.closing, CLOSING_ALONE);
+    caller_closed(s->callers.place);
 }
 
 /* A session that is closed in the middle of a run has not done its steps. */
@@ -563,7 +548,7 @@ static void leave(struct weir_session *s)
     if (!failed && session_at_rest(s) && session_steps_all(s))
         session_drop_pulls(s);
     failed = ending_failure_for_pull(&s->ending) != WEIR_OK;
-    cluster_leave(s->cluster, failed ? -1 : session_steps_all(s));
+    cluster_leave(s->built.cluster, failed ? -1 : session_steps_all(s));
 }
 
 static weir_status session_end(struct weir_session *s)
@@ -572,11 +557,11 @@ static weir_status session_end(struct weir_session *s)
     session_close_ringers(s);
     ending_await_told(&s->ending);
     session_end_saves(s);
-    if (s->cluster && s->cluster->net)
+    if (s->built.cluster && s->built.cluster->net)
         leave(s); /* after it nobody calls the watch */
-    watch_close(s->watch);
+    watch_close(s->observed.watch);
     stop_workers(s);
-    if (s->actors && ending_failed(&s->ending))
+    if (s->built.actors && ending_failed(&s->ending))
         session_tell_failure(s);
     weir_status status = close_trace(s);
     session_close_calls(s);
@@ -586,17 +571,17 @@ static weir_status session_end(struct weir_session *s)
     bus_close(&s->bus);
     close_lanes(s);
     session_close_fd(s); /* nobody posts any more */
-    cluster_close(s->cluster);
-    report_close(&s->report); /* of which nobody is left who says something */
-    if (s->arenas)
-        arenas_close(s->arenas, s->plan->spaces_count);
-    free(s->arenas);
-    free(s->bindings);
-    free(s->ran);
+    cluster_close(s->built.cluster);
+    report_close(&s->observed.report); /* of which nobody is left who says something */
+    if (s->built.arenas)
+        arenas_close(s->built.arenas, s->plan->spaces_count);
+    free(s->built.arenas);
+    free(s->callbacks.bindings);
+    free(s->progress.ran);
     weir_plan_free(s->spread);
     weir_plan_free((weir_plan *)s->given);
     ending_close(&s->ending);
-    home_close(&s->home);
+    home_close(&s->callers.home);
     free(s);
     return status;
 }
@@ -664,17 +649,17 @@ weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
     if (!status)
         status = find_program(s, &run, &program);
     if (!status && !program)
-        status = ending_ended(&s->ending, session_rank(s));
+        status = ending_ended(&s->ending, built_rank(&s->built));
     if (status)
         return status;
     if (ending_state(&s->ending) == ENDING_RUNNING)
         return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
-                         (long long)s->owner.steps);
+                         (long long)s->workers.owner.steps);
     if (!steps_fit(s, program, &run))
         return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)run.steps);
     int64_t before = session_steps_all(s);
     struct cluster_steps steps = {.before = before, .others = before - session_steps(s), .more = run.steps};
-    status = cluster_start(s->cluster, program, program != s->program, &steps);
+    status = cluster_start(s->built.cluster, program, program != s->progress.program, &steps);
     return status ? status : session_begin(s, program, &run);
 }
 
@@ -682,8 +667,8 @@ weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
 static bool wait_halted(const struct weir_session *s, int64_t deadline)
 {
     /* acquire: pairs with the decrement in owner_halted() */
-    for (uint32_t firing; (firing = atomic_load_explicit(&s->firing, memory_order_acquire)) != 0;)
-        if (!park_wait((_Atomic uint32_t *)&s->firing, firing, deadline))
+    for (uint32_t firing; (firing = atomic_load_explicit(&s->progress.firing, memory_order_acquire)) != 0;)
+        if (!park_wait((_Atomic uint32_t *)&s->progress.firing, firing, deadline))
             return false;
     return true;
 }
@@ -709,7 +694,7 @@ static weir_status run_wait(struct weir_session *s, int timeout_ms)
         return error_set(WEIR_E_TIMEOUT, "weir_session_wait: the run is not over after %d ms", timeout_ms);
     if (state >= ENDING_FAILED_AT_END && wait_halted(s, deadline))
         session_tell_failure(s);
-    return s->program ? ending_failure(&s->ending) : ending_ended(&s->ending, session_rank(s));
+    return s->progress.program ? ending_failure(&s->ending) : ending_ended(&s->ending, built_rank(&s->built));
 }
 
 weir_status weir_session_wait(weir_session *s, int timeout_ms)

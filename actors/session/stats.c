@@ -20,8 +20,8 @@ static void add_queue(const struct weir_session *s, uint32_t q, weir_queue_stats
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         if (plan->actors[a].queue.i != q)
             continue;
-        busy_ns += s->actors[a].busy_ns;
-        stats->firings += s->actors[a].firing - s->actors[a].run_start;
+        busy_ns += s->built.actors[a].busy_ns;
+        stats->firings += s->built.actors[a].firing - s->built.actors[a].run_start;
     }
     double busy = seconds > 0 ? (double)busy_ns / NS_PER_S / seconds : 0;
     stats->busy = busy < 1 ? busy : 1;
@@ -33,14 +33,14 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
     const weir_plan *plan = s->plan;
     for (uint32_t q = 0; q < plan->queues_count && stats->queue_count < QUEUES_MAX; q++)
         if (plan->queues[q].kind != PLAN_OUTSIDE && (plan->queues[q].kind == PLAN_IO_QUEUE) == io &&
-            session_owns(s, plan->queues[q].space.i))
+            built_owns(&s->built, plan->queues[q].space.i))
             add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
 }
 
 /* What arrives from other hosts lies beside the arenas. */
 static void add_transfers(const struct weir_session *s, weir_session_stats *stats)
 {
-    const struct links *links = s->cluster ? &s->cluster->links : NULL;
+    const struct links *links = s->built.cluster ? &s->built.cluster->links : NULL;
     if (!links)
         return;
     stats->planned_bytes += links->receive_bytes;
@@ -50,8 +50,8 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
 /* A count that a kernel keeps; while a run is under way (`live`) only where the host sees it. -1: it is not to be had. */
 static int64_t read_count(const struct weir_session *s, const plan_tensor *tensor, bool live)
 {
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
-    const char *from = arena_tensor(s->arenas, s->plan, tensor, live ? 0 : session_kept_slot(s, tensor, 0));
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->built.arenas, s->plan, tensor, live ? 0 : built_kept_slot(&s->built, tensor, 0));
     int32_t count = 0;
     if (live && (tensor->home == PLAN_IN_REGST || !arena_followed(arena)))
         return -1;
@@ -67,9 +67,9 @@ static int64_t skipped_steps(const struct weir_session *s, bool live)
     for (uint32_t p = 0; p < s->plan->params_count; p++) {
         const char *name = plan_text(s->plan, s->plan->params[p].name);
         size_t length = strlen(name), end_length = sizeof(end) - 1;
-        const plan_tensor *tensor = session_shard(s, &s->plan->params[p], 0);
+        const plan_tensor *tensor = built_shard(&s->built, &s->plan->params[p], 0);
         if (length <= end_length || strcmp(name + length - end_length, end) != 0 || tensor->dtype != WEIR_I32 ||
-            plan_tensor_bytes(tensor) != sizeof(int32_t) || !session_owns_tensor(s, tensor))
+            plan_tensor_bytes(tensor) != sizeof(int32_t) || !built_owns_tensor(&s->built, tensor))
             continue;
         return read_count(s, tensor, live);
     }
@@ -89,19 +89,19 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     stats->steps = session_steps(s);
     const bool rests = state == ENDING_REST || state == ENDING_ENDED;
     stats->skipped = skipped_steps(s, !rests);
-    stats->workers = (int)s->compute_count;
+    stats->workers = (int)s->workers.compute_count;
     stats->cores = cores_count();
     stats->cores_online = cores_online();
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
-        if (!session_owns(s, i) || plan->spaces[i].kind == WEIR_DISK)
+        if (!built_owns(&s->built, i) || plan->spaces[i].kind == WEIR_DISK)
             continue;
         stats->planned_bytes += plan->spaces[i].bytes;
-        stats->arena_bytes += s->arenas[i].base ? s->arenas[i].bytes : 0;
+        stats->arena_bytes += s->built.arenas[i].base ? s->built.arenas[i].bytes : 0;
     }
     add_transfers(s, stats);
     if (!rests)
         return; /* the rest belongs to the workers */
-    stats->seconds = (double)(s->run_end_ns - s->run_start_ns) / NS_PER_S;
+    stats->seconds = (double)(s->progress.end_ns - s->progress.start_ns) / NS_PER_S;
     add_queues(s, false, stats);
     add_queues(s, true, stats);
 }

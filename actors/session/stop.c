@@ -52,7 +52,7 @@ uint64_t session_run_number(const struct weir_session *s)
 
 static int64_t ran(const struct weir_session *s, uint32_t program)
 {
-    return atomic_load_explicit(&s->ran[program], memory_order_acquire); /* pairs with run_end() */
+    return atomic_load_explicit(&s->progress.ran[program], memory_order_acquire); /* pairs with run_end() */
 }
 
 /* How many steps of main there can be since open. */
@@ -95,7 +95,7 @@ uint32_t session_program(const struct weir_session *s)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&s->ending.lock;
     pthread_mutex_lock(lock);
-    uint32_t program = s->program;
+    uint32_t program = s->progress.program;
     pthread_mutex_unlock(lock);
     return program;
 }
@@ -103,13 +103,13 @@ uint32_t session_program(const struct weir_session *s)
 /* The step that the run began at. With the lock. */
 static int64_t run_begin(const struct weir_session *s)
 {
-    return s->program ? s->owner.begins_at : s->run.first_step + ran(s, 0);
+    return s->progress.program ? s->workers.owner.begins_at : s->run.first_step + ran(s, 0);
 }
 
 /* How many of so many steps of the run are before the end. With the lock. */
 static int64_t steps_before_end(const struct weir_session *s, int64_t steps)
 {
-    int64_t most = s->program ? INT64_MAX : steps_to_end(s);
+    int64_t most = s->progress.program ? INT64_MAX : steps_to_end(s);
     most = most == INT64_MAX ? steps : most - ran(s, 0);
     return most < 0 ? 0 : most < steps ? most : steps;
 }
@@ -124,10 +124,11 @@ static int64_t steps_at_most(const struct weir_session *s, int64_t steps)
 /* Other ranks go by what this one still has to do. With the lock. */
 static void limited(struct weir_session *s)
 {
-    int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed), others = s->program ? limit : 0;
+    int64_t limit = atomic_load_explicit(&s->workers.owner.limit, memory_order_relaxed);
+    int64_t others = s->progress.program ? limit : 0;
     for (uint32_t p = 1; p < s->plan->programs_count; p++)
         others += ran(s, p);
-    cluster_limited(s->cluster, others + ran(s, 0) + (s->program ? 0 : limit), others);
+    cluster_limited(s->built.cluster, others + ran(s, 0) + (s->progress.program ? 0 : limit), others);
 }
 
 weir_status session_begin(struct weir_session *s, uint32_t program, const weir_run_opts *run)
@@ -137,26 +138,26 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     pthread_mutex_lock(&e->lock);
     /* relaxed: the lock orders it with the look in session_asked() */
     r->number++;
-    bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s->cluster);
-    s->program = s->owner.program = program;
-    s->owner.steps = run->steps;
-    s->owner.begins_at = program ? run->first_step : -1;
-    s->owner.steps_end = run->steps + (program ? run->first_step : s->run.first_step + ran(s, 0));
-    s->run_start_ns = park_now_ns();
+    bool hold = atomic_load_explicit(&r->asked, memory_order_relaxed) || cluster_wants_hold(s->built.cluster);
+    s->progress.program = s->workers.owner.program = program;
+    s->workers.owner.steps = run->steps;
+    s->workers.owner.begins_at = program ? run->first_step : -1;
+    s->workers.owner.steps_end = run->steps + (program ? run->first_step : s->run.first_step + ran(s, 0));
+    s->progress.start_ns = park_now_ns();
     r->begun = 0;
-    r->awaited = s->worker_count;
-    r->follows = cluster_follows(s->cluster, &r->most);
+    r->awaited = s->workers.count;
+    r->follows = cluster_follows(s->built.cluster, &r->most);
     /* relaxed: published to the workers by START */
-    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, run->steps)), memory_order_relaxed);
-    atomic_store_explicit(&s->owner.hold, hold, memory_order_relaxed);
-    atomic_store_explicit(&s->running, s->worker_count + hold + r->follows, memory_order_relaxed);
+    atomic_store_explicit(&s->workers.owner.limit, steps_before_end(s, steps_at_most(s, run->steps)), memory_order_relaxed);
+    atomic_store_explicit(&s->workers.owner.hold, hold, memory_order_relaxed);
+    atomic_store_explicit(&s->progress.running, s->workers.count + hold + r->follows, memory_order_relaxed);
     bool begins = ending_happens(e, ENDING_BEGINS);
     if (begins) {
         r->phase = hold ? RUN_HELD : RUN_GOES;
         session_order(s, LANE_START | (hold ? LANE_HOLD : 0));
         limited(s);
         if (hold)
-            cluster_hold_began(s->cluster);
+            cluster_hold_began(s->built.cluster);
     }
     pthread_mutex_unlock(&e->lock);
     return begins ? WEIR_OK : ending_failure(e);
@@ -179,23 +180,23 @@ static void settle(struct weir_session *s)
 static void run_end(struct weir_session *s)
 {
     s->run.phase = RUN_OVER;
-    s->run_end_ns = park_now_ns();
-    int64_t steps = atomic_load_explicit(&s->owner.limit, memory_order_relaxed); /* the lock's */
-    if (steps < s->owner.steps)
+    s->progress.end_ns = park_now_ns();
+    int64_t steps = atomic_load_explicit(&s->workers.owner.limit, memory_order_relaxed); /* the lock's */
+    if (steps < s->workers.owner.steps)
         atomic_store_explicit(&s->run.asked, 0, memory_order_relaxed);
-    cluster_tell_over(s->cluster, run_begin(s) + steps);
-    atomic_fetch_add_explicit(&s->ran[s->program], steps, memory_order_release); /* pairs with ran() */
+    cluster_tell_over(s->built.cluster, run_begin(s) + steps);
+    atomic_fetch_add_explicit(&s->progress.ran[s->progress.program], steps, memory_order_release); /* pairs with ran() */
     settle(s);
 }
 
 void session_leave_run(struct weir_session *s)
 {
     /* acq_rel: what all workers did happens before the last one's decrement, and so before REST */
-    if (atomic_fetch_sub_explicit(&s->running, 1, memory_order_acq_rel) != 1)
+    if (atomic_fetch_sub_explicit(&s->progress.running, 1, memory_order_acq_rel) != 1)
         return;
     pthread_mutex_lock(&s->ending.lock);
     /* a hold may have begun since, and have ended the run by now */
-    if (s->run.phase != RUN_OVER && !atomic_load_explicit(&s->running, memory_order_acquire))
+    if (s->run.phase != RUN_OVER && !atomic_load_explicit(&s->progress.running, memory_order_acquire))
         run_end(s);
     pthread_mutex_unlock(&s->ending.lock);
 }
@@ -206,21 +207,21 @@ void session_hold_begin(struct weir_session *s)
 {
     s->run.phase = RUN_HELD;
     /* relaxed: the order publishes it; in session_leave_run() the lock */
-    atomic_store_explicit(&s->owner.hold, true, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->running, 1, memory_order_relaxed);
+    atomic_store_explicit(&s->workers.owner.hold, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->progress.running, 1, memory_order_relaxed);
     session_order(s, LANE_HOLD);
-    cluster_hold_began(s->cluster);
+    cluster_hold_began(s->built.cluster);
 }
 
 void session_hold_end(struct weir_session *s, int64_t step)
 {
     int64_t steps = step - run_begin(s); /* first_step may be negative: weir_session_load() */
-    if (steps > s->owner.steps)
-        steps = s->owner.steps;
+    if (steps > s->workers.owner.steps)
+        steps = s->workers.owner.steps;
     s->run.phase = RUN_LIMITED;
     /* relaxed: the order publishes them */
-    atomic_store_explicit(&s->owner.limit, steps_before_end(s, steps_at_most(s, steps)), memory_order_relaxed);
-    atomic_store_explicit(&s->owner.hold, false, memory_order_relaxed);
+    atomic_store_explicit(&s->workers.owner.limit, steps_before_end(s, steps_at_most(s, steps)), memory_order_relaxed);
+    atomic_store_explicit(&s->workers.owner.hold, false, memory_order_relaxed);
     limited(s);
     session_order(s, LANE_LIMIT);
 }
@@ -252,12 +253,12 @@ void session_held(struct weir_session *s, int64_t begun, bool again)
     struct session_run *r = &s->run;
     pthread_mutex_lock(&s->ending.lock);
     /* relaxed: the hold counts, so nobody ends the run meanwhile */
-    atomic_fetch_add_explicit(&s->running, again, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->progress.running, again, memory_order_relaxed);
     r->begun = begun > r->begun ? begun : r->begun;
     bool last = --r->awaited == 0;
     int64_t step = run_begin(s) + r->begun;
-    bool over = last && (!s->cluster || cluster_held(s->cluster, step));
-    if (last && !s->cluster)
+    bool over = last && (!s->built.cluster || cluster_held(s->built.cluster, step));
+    if (last && !s->built.cluster)
         session_hold_end(s, step);
     pthread_mutex_unlock(&s->ending.lock);
     if (over)
@@ -291,8 +292,8 @@ void session_end_source(struct weir_session *s, const struct actor *actor, const
     struct last_step last = {.end = actor->step,
                              .failed = status != WEIR_END,
                              .status = status,
-                             .culprit = session_rank(s),
-                             .from = session_rank(s)};
+                             .culprit = built_rank(&s->built),
+                             .from = built_rank(&s->built)};
     const plan_kernel *from = &s->plan->kernels[kernel->id];
     if (last.failed)
         session_describe(s, actor, kernel, sentence, last.text, sizeof(last.text));
@@ -308,9 +309,9 @@ bool session_end_before(struct weir_session *s, const struct last_step *last)
     bool earlier = ending_before(&s->ending, last);
     if (earlier) {
         /* relaxed: the orders publish it */
-        int64_t limit = atomic_load_explicit(&s->owner.limit, memory_order_relaxed);
-        atomic_store_explicit(&s->owner.limit, steps_before_end(s, limit), memory_order_relaxed);
-        cluster_tell_end(s->cluster, last);
+        int64_t limit = atomic_load_explicit(&s->workers.owner.limit, memory_order_relaxed);
+        atomic_store_explicit(&s->workers.owner.limit, steps_before_end(s, limit), memory_order_relaxed);
+        cluster_tell_end(s->built.cluster, last);
         if (s->run.phase == RUN_OVER) {
             settle(s);
         } else {
@@ -331,6 +332,6 @@ void weir_session_stop(weir_session *s)
         return;
     /* relaxed: the order publishes it */
     atomic_store_explicit(&s->run.asked, 1, memory_order_relaxed);
-    mailbox_order(&s->workers[0].lane.mailbox, LANE_ASK);
+    mailbox_order(&s->workers.list[0].lane.mailbox, LANE_ASK);
     errno = before;
 }

@@ -115,7 +115,7 @@ static size_t bits_bytes(const weir_plan *plan)
 /* 0: there is none. */
 static uint64_t folder_id(const struct weir_session *s, const char *dir)
 {
-    const char *host = s->cluster ? s->cluster->members[s->cluster->env.rank].host : "";
+    const char *host = s->built.cluster ? s->built.cluster->members[s->built.cluster->env.rank].host : "";
     struct stat is;
     if (stat(dir, &is))
         return 0;
@@ -126,9 +126,9 @@ static uint64_t folder_id(const struct weir_session *s, const char *dir)
 
 static bool has_shard(const struct weir_session *s, const weir_checkpoint *part, const plan_param *param, uint32_t i)
 {
-    const plan_tensor *shard = session_shard(s, param, i);
+    const plan_tensor *shard = built_shard(&s->built, param, i);
     const weir_checkpoint_tensor *tensor = weir_checkpoint_find(part, plan_text(s->plan, param->name));
-    weir_view view = session_view(s, shard, 0);
+    weir_view view = built_view(&s->built, shard, 0);
     if (!weir_shape_count(&view.shape))
         return true;
     return tensor && tensor->dtype == view.dtype && weir_shape_equal(&tensor->shape, &view.global) &&
@@ -284,7 +284,7 @@ static bool goes_with_another(const struct judge *j, const plan_param *param, ui
 {
     for (uint32_t k = 0; k < i; k++)
         if (folders_holder(j->s, param, k) == folders_holder(j->s, param, i) &&
-            plan_same_part(session_shard(j->s, param, k), session_shard(j->s, param, i)))
+            plan_same_part(built_shard(&j->s->built, param, k), built_shard(&j->s->built, param, i)))
             return true;
     return false;
 }
@@ -292,7 +292,7 @@ static bool goes_with_another(const struct judge *j, const plan_param *param, ui
 /* "h0/q/weight[0:16,32:64]" */
 static void say_lost(struct judge *j, const plan_param *param, uint32_t i, int64_t step)
 {
-    const plan_tensor *shard = session_shard(j->s, param, i);
+    const plan_tensor *shard = built_shard(&j->s->built, param, i);
     struct folders *f = j->folders;
     size_t used = (size_t)snprintf(f->lost, sizeof(f->lost), "%.200s", plan_text(j->s->plan, param->name));
     for (uint32_t d = 0; d < shard->rank && used < sizeof(f->lost); d++)
@@ -415,7 +415,7 @@ struct verdict {
 /* Ranks in it are ranks. */
 static bool verdict_fits(const struct weir_session *s, const struct folders *f)
 {
-    uint32_t ranks = s->cluster->env.size;
+    uint32_t ranks = s->built.cluster->env.size;
     bool fits = true;
     for (uint32_t r = 0; r < ranks; r++)
         fits &= f->leader[r] <= r && f->leader[f->leader[r]] == f->leader[r];
@@ -429,7 +429,7 @@ static void hear_verdict(void *ctx, uint32_t rank, const void *data, size_t byte
     struct verdict *v = ctx;
     struct folders *f = v->folders;
     struct reader r = {.at = data, .left = bytes};
-    size_t leaders = v->s->cluster->env.size * sizeof(*f->leader);
+    size_t leaders = v->s->built.cluster->env.size * sizeof(*f->leader);
     size_t senders = v->s->plan->shards_count * sizeof(*f->sender);
     (void)rank;
     f->asked = get_number(&r);
@@ -467,7 +467,7 @@ static void judge_all(struct judge *j, struct writer *out)
 
 static weir_status survey_first(struct judge *j, const struct writer *mine)
 {
-    struct cluster *c = j->s->cluster;
+    struct cluster *c = j->s->built.cluster;
     struct writer out = {0};
     hear(j, 0, mine->bytes, mine->failed ? 0 : mine->count);
     weir_status status =
@@ -484,7 +484,7 @@ static weir_status survey_first(struct judge *j, const struct writer *mine)
 
 static weir_status survey_other(struct judge *j, const struct writer *mine)
 {
-    struct cluster *c = j->s->cluster;
+    struct cluster *c = j->s->built.cluster;
     struct verdict verdict = {.s = j->s, .folders = j->folders};
     weir_status status = cluster_collect(c, j->ask->kind, mine->bytes ? mine->bytes : "",
                                          mine->failed ? 0 : mine->count, NULL, NULL);
@@ -495,7 +495,7 @@ static weir_status survey_other(struct judge *j, const struct writer *mine)
 
 weir_status folders_survey(struct weir_session *s, const struct folders_ask *ask, struct folders *f)
 {
-    struct judge j = {.s = s, .ask = ask, .folders = f, .ranks = s->cluster ? s->cluster->env.size : 1};
+    struct judge j = {.s = s, .ask = ask, .folders = f, .ranks = s->built.cluster ? s->built.cluster->env.size : 1};
     struct writer mine = {0};
     *f = (struct folders){.step = -1, .lost_step = -1};
     f->leader = POOL_NEW(&f->pool, uint32_t, j.ranks + 1);
@@ -505,10 +505,10 @@ weir_status folders_survey(struct weir_session *s, const struct folders_ask *ask
     weir_status status = f->leader && f->sender && j.of && j.now ? WEIR_OK : no_memory();
     if (!status)
         put_statement(&mine, s, ask);
-    if (status && s->cluster) /* the others would wait */
-        session_fail_peer(s, s->cluster->env.rank, "%s", weir_error());
+    if (status && s->built.cluster) /* the others would wait */
+        session_fail_peer(s, s->built.cluster->env.rank, "%s", weir_error());
     if (!status)
-        status = session_rank(s) ? survey_other(&j, &mine) : survey_first(&j, &mine);
+        status = built_rank(&s->built) ? survey_other(&j, &mine) : survey_first(&j, &mine);
     for (uint32_t r = 0; j.of && r < j.ranks; r++)
         free(j.of[r].copy);
     free(j.of);
@@ -527,12 +527,12 @@ void folders_free(struct folders *f)
 
 uint32_t folders_holder(const struct weir_session *s, const plan_param *param, uint32_t i)
 {
-    return s->cluster ? s->plan->spaces[arena_space(s->plan, session_shard(s, param, i)).i].rank : 0;
+    return s->built.cluster ? s->plan->spaces[arena_space(s->plan, built_shard(&s->built, param, i)).i].rank : 0;
 }
 
 uint32_t folders_place(const struct weir_session *s, const struct folders *f, uint32_t *count)
 {
-    uint32_t me = session_rank(s), ranks = s->cluster ? s->cluster->env.size : 1, before = 0;
+    uint32_t me = built_rank(&s->built), ranks = s->built.cluster ? s->built.cluster->env.size : 1, before = 0;
     *count = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         bool same = f->leader[r] == f->leader[me];
@@ -544,13 +544,13 @@ uint32_t folders_place(const struct weir_session *s, const struct folders *f, ui
 
 bool folders_writes(const struct weir_session *s, const struct folders *f, const plan_param *param, uint32_t i)
 {
-    uint32_t here = f->leader[session_rank(s)], holders = 0, before = 0;
+    uint32_t here = f->leader[built_rank(&s->built)], holders = 0, before = 0;
     for (uint32_t k = 0; k < param->shards.count; k++) {
         bool same = f->leader[folders_holder(s, param, k)] == here &&
-                    plan_same_part(session_shard(s, param, k), session_shard(s, param, i));
+                    plan_same_part(built_shard(&s->built, param, k), built_shard(&s->built, param, i));
         holders += same;
         before += same && k < i;
     }
-    return holders && session_owns_tensor(s, session_shard(s, param, i)) &&
+    return holders && built_owns_tensor(&s->built, built_shard(&s->built, param, i)) &&
            before == (uint32_t)(param - s->plan->params) % holders;
 }

@@ -27,7 +27,7 @@
 weir_status load_agree(struct loading *l, weir_status mine, char *word)
 {
     uint32_t which = l->opts->parameters | (uint32_t)l->opts->partial << 1 | (uint32_t)!!l->opts->memory << 2;
-    return l->s->cluster ? cluster_agree(l->s->cluster, ROUND_LOAD, which, mine, word) : mine;
+    return l->s->built.cluster ? cluster_agree(l->s->built.cluster, ROUND_LOAD, which, mine, word) : mine;
 }
 
 bool load_wants(const struct loading *l, uint32_t kind)
@@ -56,7 +56,7 @@ static const char *name_below(const char *dir, const char *path)
 
 static weir_status load_open(struct loading *l, const char *dir)
 {
-    bool first = session_rank(l->s) == 0;
+    bool first = built_rank(&l->s->built) == 0;
     char word[ROUND_NOTE_BYTES] = "";
     weir_status status = first ? open_at(l, dir) : WEIR_OK;
     if (!status && first)
@@ -157,10 +157,10 @@ static const char *others_absent(const struct loading *l, const plan_param *firs
 /* Whether the value is in the checkpoint, and alike. */
 static weir_status check_param(const struct loading *l, const plan_param *param)
 {
-    const plan_tensor *shard = session_shard(l->s, param, 0);
+    const plan_tensor *shard = built_shard(&l->s->built, param, 0);
     const char *name = plan_text(l->s->plan, param->name);
     const weir_checkpoint_tensor *tensor = weir_checkpoint_find(l->from, name);
-    weir_view view = session_view(l->s, shard, 0);
+    weir_view view = built_view(&l->s->built, shard, 0);
     char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128], more[400];
     snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
     if (!tensor)
@@ -239,11 +239,11 @@ static weir_status check_names(const struct loading *l)
 bool load_stands(const struct loading *l, const plan_param *param, uint32_t i)
 {
     const struct weir_session *s = l->s;
-    if (!session_owns_tensor(s, session_shard(s, param, i)))
+    if (!built_owns_tensor(&s->built, built_shard(&s->built, param, i)))
         return false;
     for (uint32_t k = 0; k < i; k++)
-        if (session_owns_tensor(s, session_shard(s, param, k)) &&
-            plan_same_part(session_shard(s, param, i), session_shard(s, param, k)))
+        if (built_owns_tensor(&s->built, built_shard(&s->built, param, k)) &&
+            plan_same_part(built_shard(&s->built, param, i), built_shard(&s->built, param, k)))
             return false;
     return true;
 }
@@ -271,8 +271,8 @@ static weir_status for_boxes(struct loading *l, box_fn fn)
 static weir_status prove_box(struct loading *l, const plan_param *param, uint32_t i,
                              const weir_checkpoint_tensor *tensor)
 {
-    const plan_tensor *shard = session_shard(l->s, param, i);
-    weir_view view = session_view(l->s, shard, 0);
+    const plan_tensor *shard = built_shard(&l->s->built, param, i);
+    weir_view view = built_view(&l->s->built, shard, 0);
     weir_status status = WEIR_OK;
     for (int slot = 0; !status && slot < tensor->slots; slot++)
         status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
@@ -298,7 +298,7 @@ static weir_status restore_source(struct loading *l, uint32_t h)
 {
     const plan_host *host = &l->s->plan->hosts[h];
     const char *name = plan_text(l->s->plan, host->name), *file = plan_text(l->s->plan, host->file);
-    const host_binding *bound = &l->s->bindings[h];
+    const host_binding *bound = &l->s->callbacks.bindings[h];
     const weir_checkpoint_source *source = find_source(l, name);
     char why[512] = "";
     if (!source)
@@ -309,7 +309,7 @@ static weir_status restore_source(struct loading *l, uint32_t h)
         return error_set(status, "%s:%u: the source '%s' cannot go on from %s: %s", file, host->line, name, l->path,
                          *why ? why : weir_status_name(status));
     if (*why)
-        report_say(&l->s->report, "%s:%u: the source '%s' goes on from %s: %s", file, host->line, name, l->path, why);
+        report_say(&l->s->observed.report, "%s:%u: the source '%s' goes on from %s: %s", file, host->line, name, l->path, why);
     return WEIR_OK;
 }
 
@@ -318,8 +318,8 @@ static weir_status restore_sources(struct loading *l)
     const weir_plan *plan = l->s->plan;
     weir_status status = WEIR_OK;
     for (uint32_t h = 0; !status && !l->opts->parameters && h < plan->hosts_count; h++)
-        if (plan->hosts[h].kind == PLAN_SOURCE && l->s->bindings[h].restore &&
-            session_runs(l->s, plan->hosts[h].actor.i))
+        if (plan->hosts[h].kind == PLAN_SOURCE && l->s->callbacks.bindings[h].restore &&
+            built_runs(&l->s->built, plan->hosts[h].actor.i))
             status = restore_source(l, h);
     return status;
 }
@@ -362,13 +362,13 @@ weir_status load_put(const struct loading *l, const plan_param *param, uint32_t 
     struct weir_session *s = l->s;
     weir_status status = WEIR_OK;
     for (uint32_t k = i; !status && k < param->shards.count; k++) {
-        const plan_tensor *shard = session_shard(s, param, k);
-        if (!session_owns_tensor(s, shard) || !plan_same_part(shard, session_shard(s, param, i)))
+        const plan_tensor *shard = built_shard(&s->built, param, k);
+        if (!built_owns_tensor(&s->built, shard) || !plan_same_part(shard, built_shard(&s->built, param, i)))
             continue;
         uint64_t bytes = plan_tensor_bytes(shard);
         if (bytes)
-            status = s->arenas[arena_space(s->plan, shard).i].device->copy_in(
-                arena_tensor(s->arenas, s->plan, shard, session_kept_slot(s, shard, slot)), data, bytes);
+            status = s->built.arenas[arena_space(s->plan, shard).i].device->copy_in(
+                arena_tensor(s->built.arenas, s->plan, shard, built_kept_slot(&s->built, shard, slot)), data, bytes);
         if (shard->home == PLAN_IN_REGST)
             l->shared[shard->owner] = true;
     }
@@ -378,7 +378,7 @@ weir_status load_put(const struct loading *l, const plan_param *param, uint32_t 
 static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i,
                             const weir_checkpoint_tensor *tensor)
 {
-    weir_view view = session_view(l->s, session_shard(l->s, param, i), 0);
+    weir_view view = built_view(&l->s->built, built_shard(&l->s->built, param, i), 0);
     weir_status status = WEIR_OK;
     for (int slot = 0; !status && slot < tensor->slots; slot++) {
         weir_array array = {l->buffer, view.dtype, view.shape};
@@ -399,8 +399,8 @@ static weir_status put_counts(const struct loading *l)
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         if (!lacks_count(l, &plan->params[p]))
             continue;
-        if (!told && !session_rank(l->s))
-            report_say(&l->s->report, "weir_session_load: %s does not say how many updates are in AdamW's states, as "
+        if (!told && !built_rank(&l->s->built))
+            report_say(&l->s->observed.report, "weir_session_load: %s does not say how many updates are in AdamW's states, as "
                        "older builds did not; %d are assumed, which is its step less those that it skipped", l->path,
                        updates);
         told = true;
@@ -415,9 +415,9 @@ static weir_status put_counts(const struct loading *l)
 static weir_status share_all(struct loading *l)
 {
     weir_status status = WEIR_OK;
-    for (uint32_t r = 0; l->s->cluster && !status && r < l->s->plan->regsts_count; r++)
+    for (uint32_t r = 0; l->s->built.cluster && !status && r < l->s->plan->regsts_count; r++)
         if (l->shared[r])
-            status = cluster_share_regst(l->s->cluster, r);
+            status = cluster_share_regst(l->s->built.cluster, r);
     return status;
 }
 
@@ -442,7 +442,7 @@ static weir_status load_copy(struct loading *l)
 
 static weir_status load_all(struct loading *l, const char *dir)
 {
-    struct cluster *c = l->s->cluster;
+    struct cluster *c = l->s->built.cluster;
     weir_status status = l->opts->memory ? load_choose(l, dir) : WEIR_OK;
     if (!status && !dir && !load_is_snapshot(l))
         return WEIR_OK;

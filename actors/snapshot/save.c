@@ -80,7 +80,7 @@ static bool saver_stops(void *ctx, bool waits)
 static void saver_tell(void *ctx, const char *sentence)
 {
     struct saver *saver = ctx;
-    report_say(&saver->session->report, "weir_session_save: %s", sentence);
+    report_say(&saver->session->observed.report, "weir_session_save: %s", sentence);
 }
 
 static void saver_becomes(struct saver *saver, enum saver_state state)
@@ -101,7 +101,7 @@ static void *saver_main(void *argument)
     saver->status = keep_save_run(saver->save);
     snprintf(saver->sentence, sizeof(saver->sentence), "%s", saver->status ? weir_error() : "");
     if (saver->status && saver->async && !saver_cancelled(saver))
-        report_say(&saver->session->report, "weir_session_save: %s", saver->sentence);
+        report_say(&saver->session->observed.report, "weir_session_save: %s", saver->sentence);
     saver_becomes(saver, SAVER_IDLE);
     return NULL;
 }
@@ -196,7 +196,7 @@ static weir_status hold_root(struct saver *saver, const char *dir)
         return WEIR_OK;
     }
     if (!keep_lock_works(lock))
-        report_say(&saver->session->report, "weir_session_save: %s: the file system has no locks, so another program "
+        report_say(&saver->session->observed.report, "weir_session_save: %s: the file system has no locks, so another program "
                    "that saves there goes unnoticed; give each run a folder of its own", dir);
     return add_root(saver, lock);
 }
@@ -246,15 +246,15 @@ static weir_status piece_data(struct filling *f, const plan_param *param, const 
                               const char **data)
 {
     const struct weir_session *s = f->s;
-    const char *from = arena_tensor(s->arenas, s->plan, tensor, slot);
-    const struct arena *arena = &s->arenas[arena_space(s->plan, tensor).i];
+    const char *from = arena_tensor(s->built.arenas, s->plan, tensor, slot);
+    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
     uint32_t space = plan_snapshot_space(s->plan, arena_space(s->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
     bool copies = f->copies && !param->frozen && space != PLAN_NONE;
     *data = from;
     if (!bytes || (!copies && arena_followed(arena)))
         return WEIR_OK;
-    char *to = copies ? s->arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
+    char *to = copies ? s->built.arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
                       : pool_alloc(&s->saver->staged, bytes);
     if (copies)
         f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -266,7 +266,7 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
 {
     const struct weir_session *s = f->s;
     uint32_t slots = plan_kept_slots(s->plan, tensor);
-    weir_view view = session_view(s, tensor, 0);
+    weir_view view = built_view(&s->built, tensor, 0);
     struct keep_piece piece = {.tensor = {.name = plan_text(s->plan, param->name),
                                           .kind = (weir_param_kind)param->kind,
                                           .dtype = view.dtype,
@@ -279,7 +279,7 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
         const char *data = NULL;
-        status = piece_data(f, param, tensor, session_kept_slot(s, tensor, k), &data);
+        status = piece_data(f, param, tensor, built_kept_slot(&s->built, tensor, k), &data);
         piece.data = data;
         if (!status)
             status = keep_save_add(f->save, &piece);
@@ -291,7 +291,7 @@ static bool is_written_here(const struct filling *f, const plan_param *param, ui
 {
     if (f->folders)
         return folders_writes(f->s, f->folders, param, i);
-    return plan_saves(f->s->plan, param, i) && session_owns_tensor(f->s, session_shard(f->s, param, i));
+    return plan_saves(f->s->plan, param, i) && built_owns_tensor(&f->s->built, built_shard(&f->s->built, param, i));
 }
 
 static weir_status add_shards(struct filling *f)
@@ -302,7 +302,7 @@ static weir_status add_shards(struct filling *f)
         const plan_param *param = &s->plan->params[p];
         for (uint32_t i = 0; !status && i < param->shards.count; i++)
             if (is_written_here(f, param, i))
-                status = add_shard(f, param, session_shard(s, param, i));
+                status = add_shard(f, param, built_shard(&s->built, param, i));
     }
     return status;
 }
@@ -334,8 +334,8 @@ static weir_status check_snapshots(const weir_plan *plan, const char *file, int 
 void session_touch_snapshots(const struct weir_session *s)
 {
     for (uint32_t space = 0; space < s->plan->spaces_count; space++)
-        if (session_owns(s, space) && s->plan->spaces[space].snapshot_bytes)
-            memset(s->arenas[space].base + s->plan->spaces[space].snapshot_offset, 0,
+        if (built_owns(&s->built, space) && s->plan->spaces[space].snapshot_bytes)
+            memset(s->built.arenas[space].base + s->plan->spaces[space].snapshot_offset, 0,
                    s->plan->spaces[space].snapshot_bytes);
 }
 
@@ -354,14 +354,14 @@ static weir_status add_position(const struct weir_session *s, struct positions *
 {
     const plan_host *host = &s->plan->hosts[h];
     size_t count = 0;
-    weir_status status = s->bindings[h].save(s->bindings[h].ctx, session_step(s), bytes, &count);
+    weir_status status = s->callbacks.bindings[h].save(s->callbacks.bindings[h].ctx, session_step(s), bytes, &count);
     if (status || count > WEIR_SOURCE_BYTES_MAX)
         return error_set(status ? status : WEIR_E_ARGUMENT, "%s:%u: the position of the source '%s' cannot be saved: %s",
                          plan_text(s->plan, host->file), host->line, plan_text(s->plan, host->name),
                          status ? weir_status_name(status) : "it has too many bytes");
     weir_checkpoint_source *source = POOL_PUSH(&to->pool, &to->list);
     if (source)
-        *source = (weir_checkpoint_source){plan_text(s->plan, host->name), (int)session_rank(s),
+        *source = (weir_checkpoint_source){plan_text(s->plan, host->name), (int)built_rank(&s->built),
                                            pool_copy(&to->pool, bytes, count), count};
     return to->pool.failed ? no_memory_for_positions() : WEIR_OK;
 }
@@ -372,7 +372,7 @@ static weir_status get_positions(const struct weir_session *s, struct positions 
     weir_status status = bytes ? WEIR_OK : no_memory_for_positions();
     for (uint32_t h = 0; !status && h < s->plan->hosts_count; h++) {
         const plan_host *host = &s->plan->hosts[h];
-        if (host->kind == PLAN_SOURCE && s->bindings[h].save && session_runs(s, host->actor.i))
+        if (host->kind == PLAN_SOURCE && s->callbacks.bindings[h].save && built_runs(&s->built, host->actor.i))
             status = add_position(s, to, h, bytes);
     }
     free(bytes);
@@ -408,8 +408,8 @@ static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, 
         .root = dir,
         .name = name,
         .nonce = nonce,
-        .rank = (int)session_rank(s),
-        .ranks = s->cluster ? (int)s->cluster->env.size : 1,
+        .rank = (int)built_rank(&s->built),
+        .ranks = s->built.cluster ? (int)s->built.cluster->env.size : 1,
         .keep = opts->keep,
         .facts = {.step = session_step(s),
                   .seed = s->plan->seed,
@@ -438,7 +438,7 @@ static weir_status agree(const struct saving *g, weir_status mine, char *word)
 {
     struct weir_session *s = g->s;
     uint32_t which = g->opts->async | (uint32_t)g->opts->memory << 1;
-    return s->cluster ? cluster_agree(s->cluster, ROUND_SAVE, which, mine, word) : mine;
+    return s->built.cluster ? cluster_agree(s->built.cluster, ROUND_SAVE, which, mine, word) : mine;
 }
 
 /* Rank 0 makes the folder; its nonce goes around, and the others find it by that. */

@@ -42,10 +42,10 @@ static int64_t least_step(const struct weir_session *s)
 {
     int64_t least = atomic_load_explicit(&s->ending.end, memory_order_relaxed); /* INT64_MAX: none is known */
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        if (session_runs(s, a) && !s->actors[a].program &&
+        if (built_runs(&s->built, a) && !s->built.actors[a].program &&
             s->plan->queues[s->plan->actors[a].queue.i].kind != PLAN_OUTSIDE &&
-            steps_of(&s->actors[a]) < least)
-            least = steps_of(&s->actors[a]);
+            steps_of(&s->built.actors[a]) < least)
+            least = steps_of(&s->built.actors[a]);
     return least == INT64_MAX ? s->run.first_step + session_steps(s) : least; /* no actor is here */
 }
 
@@ -71,7 +71,7 @@ void session_set_step(struct weir_session *s, int64_t step)
         atomic_store_explicit(&s->ending.end, end + further, memory_order_relaxed);
     /* pushed values may wait, and pulls be behind: they keep their distance */
     for (uint32_t a = 0; a < s->plan->actors_count; a++) {
-        struct actor *actor = &s->actors[a];
+        struct actor *actor = &s->built.actors[a];
         if (s->plan->actors[a].program.i) /* other programs count steps of their own */
             continue;
         actor->step += further;
@@ -90,10 +90,10 @@ static uint32_t changer_of(const weir_plan *plan, const plan_tensor *tensor)
 static bool actor_torn(const struct weir_session *s, uint32_t actor)
 {
     struct flight_row row;
-    if (s->actors[actor].micro || under_way(&s->actors[actor]))
+    if (s->built.actors[actor].micro || under_way(&s->built.actors[actor]))
         return true;
-    for (uint32_t w = 0; w < s->worker_count; w++)
-        if (s->workers[w].flight.failed && flight_last(&s->workers[w].flight, &row) && row.actor == actor)
+    for (uint32_t w = 0; w < s->workers.count; w++)
+        if (s->workers.list[w].flight.failed && flight_last(&s->workers.list[w].flight, &row) && row.actor == actor)
             return true;
     return false;
 }
@@ -107,7 +107,7 @@ bool session_torn(const struct weir_session *s, const plan_tensor *tensor)
 static int64_t shard_step(const struct weir_session *s, const plan_tensor *tensor)
 {
     uint32_t actor = changer_of(s->plan, tensor);
-    return actor == PLAN_NONE ? session_step(s) : steps_of(&s->actors[actor]);
+    return actor == PLAN_NONE ? session_step(s) : steps_of(&s->built.actors[actor]);
 }
 
 /* ---- what there is ---- */
@@ -131,11 +131,11 @@ static void describe(const struct weir_session *s, const plan_param *param, weir
     weir_param_info info;
     weir_plan_param(plan, (int)(param - plan->params), &info);
     *to = (weir_session_param){.name = info.name, .kind = info.kind, .type = info.type, .frozen = info.frozen};
-    to->slots = (int)plan_kept_slots(plan, session_shard(s, param, 0));
+    to->slots = (int)plan_kept_slots(plan, built_shard(&s->built, param, 0));
     to->step = INT64_MAX;
     for (uint32_t i = 0; i < param->shards.count; i++) {
-        const plan_tensor *shard = session_shard(s, param, i);
-        if (!session_owns_tensor(s, shard))
+        const plan_tensor *shard = built_shard(&s->built, param, i);
+        if (!built_owns_tensor(&s->built, shard))
             continue;
         int64_t step = shard_step(s, shard);
         to->shards++;
@@ -162,7 +162,7 @@ int weir_session_params(const weir_session *s, weir_session_param *list, int roo
 static weir_status visit_copy(const struct weir_session *s, const plan_tensor *tensor, weir_shard *shard,
                               weir_visit_fn fn, void *ctx)
 {
-    const struct device_ops *device = s->arenas[arena_space(s->plan, tensor).i].device;
+    const struct device_ops *device = s->built.arenas[arena_space(s->plan, tensor).i].device;
     uint64_t bytes = plan_tensor_bytes(tensor);
     void *there = shard->view.data, *copy = malloc(bytes + 1);
     if (!copy)
@@ -181,18 +181,18 @@ static weir_status visit_copy(const struct weir_session *s, const plan_tensor *t
 static weir_status visit_shard(const struct weir_session *s, const plan_param *param, uint32_t i, weir_visit_fn fn,
                                void *ctx)
 {
-    const plan_tensor *tensor = session_shard(s, param, i);
+    const plan_tensor *tensor = built_shard(&s->built, param, i);
     weir_status status = WEIR_OK;
     weir_shard shard = {.name = plan_text(s->plan, param->name),
                         .kind = (weir_param_kind)param->kind,
                         .device = plan_text(s->plan, s->plan->spaces[arena_space(s->plan, tensor).i].name),
-                        .again = session_shard_again(s, param, i),
+                        .again = built_shard_again(&s->built, param, i),
                         .step = shard_step(s, tensor),
                         .torn = session_torn(s, tensor)};
     for (uint32_t k = 0; !status && k < plan_kept_slots(s->plan, tensor); k++) {
         shard.slot = (int)k;
-        shard.view = session_view(s, tensor, session_kept_slot(s, tensor, k));
-        bool followed = arena_followed(&s->arenas[arena_space(s->plan, tensor).i]);
+        shard.view = built_view(&s->built, tensor, built_kept_slot(&s->built, tensor, k));
+        bool followed = arena_followed(&s->built.arenas[arena_space(s->plan, tensor).i]);
         status = followed ? fn(ctx, &shard) : visit_copy(s, tensor, &shard, fn, ctx);
     }
     return status;
@@ -209,7 +209,7 @@ weir_status weir_session_visit(weir_session *s, const char *name, weir_visit_fn 
     for (uint32_t p = 0; !status && p < s->plan->params_count; p++) {
         const plan_param *param = &s->plan->params[p];
         for (uint32_t i = 0; !status && i < param->shards.count; i++)
-            if ((!only || only == param) && session_owns_tensor(s, session_shard(s, param, i)))
+            if ((!only || only == param) && built_owns_tensor(&s->built, built_shard(&s->built, param, i)))
                 status = visit_shard(s, param, i, fn, ctx);
     }
     return status;

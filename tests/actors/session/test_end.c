@@ -87,7 +87,7 @@ static void caller_expect(struct caller *caller, weir_status status, const char 
 /* Whoever closes a session knows that nobody is about to come in: so many have. */
 static void await_inside(weir_session *s, uint32_t count)
 {
-    while (atomic_load(&s->place->inside) != count)
+    while (atomic_load(&s->callers.place->inside) != count)
         pause_us(100);
 }
 

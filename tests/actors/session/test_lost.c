@@ -292,7 +292,7 @@ static void forge(struct rank *rank)
     while (!atomic_load(forging->opened))
         ranks_pause(1);
     if (rank->number == 1)
-        post_word(&s->cluster->peers[0].senders[0], forging->forged->word);
+        post_word(&s->built.cluster->peers[0].senders[0], forging->forged->word);
     double end = ranks_seconds() + 20;
     while (!(outcome->status = ending_failure(&s->ending)) && ranks_seconds() < end)
         ranks_pause(1);
@@ -329,7 +329,7 @@ static void forge_to_a_push(struct rank *rank)
     RANK_IS(rank, s, "%s", weir_error());
     uint32_t push = forging->plan->hosts[0].actor.i;
     if (rank->number == 1) {
-        const struct share *share = &s->cluster->peers[0];
+        const struct share *share = &s->built.cluster->peers[0];
         post_word(&share->senders[share->ring_of[push]], forging->forged->word);
         atomic_store(forging->opened, true);
     }

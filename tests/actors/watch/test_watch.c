@@ -333,7 +333,7 @@ Test(watch, is_not_there_when_it_is_not_wanted, .timeout = 120)
     struct told *told = told_new();
     weir_plan *plan = pipe_plan();
     weir_session *session = weir_session_open(plan, .stall_s = -1, .report = tell, .report_ctx = told);
-    cr_assert_null(session->watch);
+    cr_assert_null(session->observed.watch);
     OK(weir_session_start(session, 5));
     cr_assert_eq(weir_session_wait(session, 300), WEIR_E_TIMEOUT);
     cr_assert_eq(atomic_load(&told->count), 0);
@@ -408,7 +408,7 @@ Test(watch, the_recorder_keeps_the_last_rows_and_how_long_they_were, .timeout = 
     weir_plan *plan = checked(sdf_plan(s));
     weir_session *session = weir_session_open(plan);
     OK(weir_session_run(session, STEPS));
-    const struct flight *flight = &session->workers[0].flight;
+    const struct flight *flight = &session->workers.list[0].flight;
     cr_assert_gt(atomic_load(&flight->fired), FLIGHT_FIRINGS);
     cr_assert_gt(session_flight_text(session, text, sizeof(text)), 0);
     int64_t firings = 0, rows = 1;
