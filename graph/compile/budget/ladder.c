@@ -18,6 +18,7 @@
  * How much a device needs is an estimate (estimate.h).
  */
 #include "graph/compile/budget/estimate.h"
+#include "graph/compile/sbp/machine.h"
 #include "graph/base/error.h"
 #include "kernels/common/ops.h"
 

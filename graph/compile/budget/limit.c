@@ -21,6 +21,7 @@
 #include "graph/compile/actors/hosts.h"
 #include "graph/compile/backend/backend.h"
 #include "graph/compile/budget/recompute.h"
+#include "graph/compile/sbp/machine.h"
 #include "graph/plan/form/text.h"
 
 #include <stdio.h>

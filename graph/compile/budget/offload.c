@@ -1,12 +1,12 @@
 /* graph/compile/budget/offload.c: see the header. */
 #include "graph/compile/budget/offload.h"
+#include "graph/compile/sbp/machine.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 #include "kernels/optim/optim.h"
 
 #include <string.h>
 
-#define MEMORY_PER_S 8e9           /* bytes a second that a core copies */
 double offload_window = 2;
 
 /* ---- where ---- */
@@ -58,7 +58,7 @@ offload_way offload_find(const ir_graph *ir, int t, int last, int reader)
 double offload_seconds(double step, double before, double bytes)
 {
     double had = 2 * disk_seconds((uint64_t)before), has = 2 * disk_seconds((uint64_t)(before + bytes));
-    return 2 * bytes / MEMORY_PER_S + (has > step ? has - (had > step ? had : step) : 0);
+    return copy_seconds(2 * bytes) + (has > step ? has - (had > step ? had : step) : 0);
 }
 
 /* ---- the nodes ---- */

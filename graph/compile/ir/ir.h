@@ -138,12 +138,6 @@ void slice_cut(slice *part, int d, int k, int parts);
 bool slices_meet(const slice *a, const slice *b, int rank);
 /* The bytes of that part, padded to PLAN_ALIGN; those of the first device are the most. */
 uint64_t shard_bytes(const ir_tensor *t, int at);
-/* Seconds that one firing of a node, one transfer of so many bytes, keeps a device busy, by the machine model of
- * shard.c. Layouts are chosen. */
-double node_seconds(const ir_graph *ir, const ir_node *node);
-double transfer_seconds(uint64_t bytes);
-/* And a disk, with one way of so many bytes. */
-double disk_seconds(uint64_t bytes);
 /* Whether a limit counts for the device: what is on a disk is what the limit left no room for, and beside an
  * accelerator lies what passes by. */
 static inline bool device_is_limited(const pdevice *d)

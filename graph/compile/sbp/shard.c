@@ -13,44 +13,16 @@
  * Programs are laid out one after the other, main first, each as if it were alone but for the parameters, which lie as
  * the first has settled: so another program changes nothing of how main runs.
  *
- * The machine is a model, not a measurement: ratios are all that matters, and equal plans on all ranks need equal
- * numbers.
+ * Seconds are those of a model (machine.h).
  */
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/sbp/machine.h"
 #include "graph/base/error.h"
 #include "kernels/common/ops.h"
 
-#define FLOPS_PER_S 1e11    /* one device */
-#define MEMORY_PER_S 1e10   /* bytes, one device */
-#define LINK_PER_S 5e9      /* bytes between two devices */
-#define LINK_S 1e-6         /* latency of one conversion */
-#define DISK_PER_S 1e9      /* bytes to a disk, or from it */
-#define DISK_S 20e-6        /* a call for it, and the thread that makes it woken */
 #define AGAINST_WISH 16     /* times worse: to read a parameter in another layout than the user gave it */
 #define EAGER 2             /* times worse: to convert a gradient before it is accumulated, also when M is 1 */
-#define PARTIAL_S 1e-7      /* a sum left open has to be closed some day */
 
 enum { SWEEPS_MAX = 10 };
-
-/* Seconds to turn one tensor of `bytes` from one SBP into another on an axis of `parts` devices, of which one holds the
- * share `longest` of what is split: it is the last to be done. */
-static double convert_s(weir_sbp from, weir_sbp to, int parts, double longest, double bytes, bool same_mesh)
-{
-    double most = (parts - 1) * longest * bytes;
-    if (!same_mesh)
-        return LINK_S + bytes * (from == WEIR_P ? 2 : 1) * (WEIR_IS_S(to) ? longest : 1) / LINK_PER_S;
-    if (from == to || parts == 1)
-        return 0;
-    if (from == WEIR_B)
-        return bytes * (WEIR_IS_S(to) ? longest : 1.0 / parts) / MEMORY_PER_S;
-    if (to == WEIR_P)
-        return bytes / MEMORY_PER_S;
-    if (from == WEIR_P)
-        return (to == WEIR_B ? 2 : 1) * (LINK_S + most / LINK_PER_S);
-    if (to == WEIR_B)
-        return LINK_S + most / LINK_PER_S;
-    return LINK_S + most / parts / LINK_PER_S; /* S(i) -> S(j) */
-}
 
 static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
 {
@@ -61,53 +33,6 @@ static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
         if (&ir->tensors.item[node->out[o]] == t)
             return node_out_sbp(node, o, axis);
     return WEIR_AUTO;
-}
-
-/* The longest part's share when what the axes before leave of dimension `dim` is cut once more on this one: `sbp` tells
- * how it lies on them. One row is no way to share anything. */
-static double longest_share(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, int dim, int axis)
-{
-    int64_t left = t->type.shape.dim[dim], parts = mesh->shape[axis];
-    for (int a = 0; a < axis; a++)
-        if (sbp[a] == WEIR_S(dim))
-            left = (left + mesh->shape[a] - 1) / mesh->shape[a];
-    return left ? (double)((left + parts - 1) / parts) / (double)left : 1;
-}
-
-/* The share of operand i (of inputs, then outputs) that one device works on at most. */
-static double operand_share(const ir_graph *ir, const ir_node *node, int i, weir_sbp how, int axis)
-{
-    bool in = i < node->in_count;
-    weir_sbp sbp[WEIR_AXES_MAX];
-    for (int a = 0; a < axis; a++)
-        sbp[a] = in ? node_in_sbp(node, i, a) : node_out_sbp(node, i - node->in_count, a);
-    const ir_tensor *t = &ir->tensors.item[in ? node->in[i] : node->out[i - node->in_count]];
-    return WEIR_IS_S(how) ? longest_share(t, node->mesh, sbp, WEIR_S_DIM(how), axis) : 1;
-}
-
-/* The share of the node's work that one device does at most by this signature. */
-static double compute_share(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
-{
-    double share = 1;
-    for (int i = 0; i < node->in_count && share == 1; i++)
-        share = operand_share(ir, node, i, s->in[i], axis);
-    for (int o = 0; o < node->out_count && share == 1; o++)
-        share = operand_share(ir, node, node->in_count + o, s->out[o], axis);
-    return share;
-}
-
-/* Of the whole node on one device. */
-static double work_s(const ir_node *node)
-{
-    return node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S;
-}
-
-static double compute_s(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis)
-{
-    double partial = 0;
-    for (int o = 0; o < node->out_count; o++)
-        partial += s->out[o] == WEIR_P ? PARTIAL_S : 0;
-    return compute_share(ir, node, s, axis) * work_s(node) + partial;
 }
 
 static double tensor_bytes(const ir_tensor *t)
@@ -158,7 +83,7 @@ static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const 
     for (int a = 0; a < axis; a++)
         before[a] = tensor_sbp(&c->ir, t, a);
     double longest = there && WEIR_IS_S(split) ? longest_share(t, wish->mesh, before, WEIR_S_DIM(split), axis) : 1.0 / parts;
-    return convert_s(from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+    return convert_seconds(from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
 }
 
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
@@ -184,7 +109,7 @@ static double tensor_s(const compile *c, int tensor, int axis)
 /* Seconds that depend on this node's choice. */
 static double node_s(const compile *c, const ir_node *node, int axis)
 {
-    double seconds = compute_s(&c->ir, node, &node->signature[node->choice[axis]], axis) * (node->micro ? c->micro : 1);
+    double seconds = compute_seconds(&c->ir, node, &node->signature[node->choice[axis]], axis) * (node->micro ? c->micro : 1);
     for (int i = 0; i < node->in_count; i++)
         if (i == 0 || node->in[i] != node->in[i - 1])
             seconds += tensor_s(c, node->in[i], axis);
@@ -368,26 +293,4 @@ bool pass_shard(compile *c)
                 return false;
     settle_tensors(c);
     return true;
-}
-
-double node_seconds(const ir_graph *ir, const ir_node *node)
-{
-    double share = 1;
-    if (node->op == &op_box) {
-        const ir_tensor *to = &ir->tensors.item[node->out[0]];
-        return LINK_S + (double)shard_bytes(to, 0) / LINK_PER_S;
-    }
-    for (int a = 0; a < node->mesh->axes; a++)
-        share *= compute_share(ir, node, &node->signature[node->choice[a]], a);
-    return share * work_s(node);
-}
-
-double disk_seconds(uint64_t bytes)
-{
-    return DISK_S + (double)bytes / DISK_PER_S;
-}
-
-double transfer_seconds(uint64_t bytes)
-{
-    return LINK_S + (double)bytes / LINK_PER_S;
 }
