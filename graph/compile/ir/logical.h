@@ -7,12 +7,6 @@
 #include "graph/base/base.h"
 #include "graph/model/build.h"
 
-typedef struct ir_wish {           /* a layout that a tensor is read in, on the axis that is being chosen */
-    weir_sbp sbp;
-    const weir_mesh *mesh;
-    int readers, fills;            /* how many ask for it; of those, how many fill */
-} ir_wish;
-
 typedef struct ir_tensor {
     const char *name;
     weir_src src;                  /* where the user made it, or the one that it is a copy of */
@@ -24,11 +18,9 @@ typedef struct ir_tensor {
     int node;                      /* producer, -1 for a parameter */
     int update;                    /* the node that updates it, or -1 */
     bool micro;
-    POOL_LIST(ir_wish) wishes;     /* the shard pass's own */
     const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
     int state;                     /* then: which */
     bool parts;                    /* of another tensor's shards, on their way to other devices: see exchange.h */
-    int conversion, boxed;         /* the box pass's own: 1 + the first conversion of it, 1 + the one that made it */
 } ir_tensor;
 
 typedef struct ir_node {

@@ -16,33 +16,24 @@
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { SMALL = 4096, LAYOUT_TEXT = 8 * MESH_AXES_MAX };
 #define UNEVEN 1.25 /* times the mean: what the busiest device may have of a sum that goes by rows */
 
-typedef struct boxed {             /* a conversion that exists */
-    int from, to;                  /* tensors */
-    int node;                      /* in `made` */
-    int next;                      /* 1 + the next conversion of the same tensor; 0: none */
-    int before;                    /* 1 + the conversion that made `from`; 0: none */
+typedef struct boxed {             /* of a tensor; -1: there is none */
+    int node;                      /* the conversion that makes it, in `made` */
+    int first;                     /* tensor that is a conversion of it, */
+    int next;                      /* and the next one of the same tensor as this */
 } boxed;
 
 typedef struct boxing {
     compile *c;
     teams *teams;
     POOL_LIST(ir_node) made;       /* conversions */
-    POOL_LIST(boxed) list;
+    POOL_LIST(boxed) of;           /* by tensor */
 } boxing;
-
-/* The conversion that `entry`, which is 1 + its place, stands for. */
-static boxed *entry_at(const boxing *b, int entry)
-{
-    assert(b->list.item && entry >= 1 && entry <= b->list.count);
-    return &b->list.item[entry - 1];
-}
 
 static bool layout_is(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp)
 {
@@ -136,22 +127,22 @@ static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_s
     return c->ir.tensors.count - 1;
 }
 
-/* Enters a conversion; those of one tensor stay in the order in which they were made. */
-static void enter(boxing *b, int from, int to, int node, int before)
+/* Enters a tensor; conversions of one stay in the order in which they were made. */
+static void enter(boxing *b, int from, int node)
 {
-    boxed *entry = POOL_PUSH(&b->c->pool, &b->list);
+    boxed *entry = POOL_PUSH(&b->c->pool, &b->of);
     if (!entry)
         return;
-    *entry = (boxed){.from = from, .to = to, .node = node, .before = before};
-    int *last = &b->c->ir.tensors.item[from].conversion;
-    while (*last)
-        last = &entry_at(b, *last)->next;
-    *last = b->list.count;
-    b->c->ir.tensors.item[to].boxed = b->list.count;
+    *entry = (boxed){.node = node, .first = -1, .next = -1};
+    if (from < 0)
+        return;
+    int *last = &b->of.item[from].first;
+    while (*last >= 0)
+        last = &b->of.item[*last].next;
+    *last = b->of.count - 1;
 }
 
-/* Makes the conversion, behind the one that made `from` (1 + its entry; 0: a node of the user's). */
-static int convert_direct(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
+static int convert_direct(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     compile *c = b->c;
     int to = tensor_like(c, from, mesh, sbp);
@@ -177,28 +168,28 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
         return from;
     node->in[0] = from;
     node->out[0] = to;
-    enter(b, from, to, b->made.count - 1, before);
-    return to;
+    enter(b, from, b->made.count - 1);
+    return c->pool.failed ? from : to;
 }
 
 /* A conversion, and those that it is made from, belong to the phase of their first reader. */
-static void phase_no_later(boxing *b, int entry, plan_phase phase)
+static void phase_no_later(boxing *b, int tensor, plan_phase phase)
 {
-    for (int i = entry; i; i = entry_at(b, i)->before) {
-        ir_node *node = &b->made.item[entry_at(b, i)->node];
+    while (b->of.item[tensor].node >= 0) {
+        ir_node *node = &b->made.item[b->of.item[tensor].node];
         if (phase < node->phase)
             node->phase = phase;
+        tensor = node->in[0];
     }
 }
 
-/* The program's conversion of `from` to this layout, as 1 + its entry; 0: there is none yet. */
+/* The program's conversion of `from` to this layout; -1: there is none yet. */
 static int conversion_of(const boxing *b, int from, int program, const weir_mesh *mesh, const weir_sbp *sbp)
 {
-    int i = b->c->ir.tensors.item[from].conversion;
-    while (i && (b->made.item[entry_at(b, i)->node].program != program ||
-                 !layout_is(&b->c->ir.tensors.item[entry_at(b, i)->to], mesh, sbp)))
-        i = entry_at(b, i)->next;
-    return i;
+    int t = b->of.item[from].first;
+    while (t >= 0 && (b->made.item[b->of.item[t].node].program != program || !layout_is(&b->c->ir.tensors.item[t], mesh, sbp)))
+        t = b->of.item[t].next;
+    return t;
 }
 
 /* What it reads is taken from the accelerator anyway. */
@@ -207,32 +198,32 @@ static bool calls_host(const ir_node *node)
     return node->origin && node->origin->host;
 }
 
-/* The tensor that is `from` in the layout asked for; made if it is not there. `before` as in convert_direct(). */
-static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp, int before)
+/* The tensor that is `from` in the layout asked for; made if it is not there. */
+static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     const ir_tensor *t = &b->c->ir.tensors.item[from];
     weir_sbp between[MESH_AXES_MAX] = {0};
     if (layout_is(t, mesh, sbp))
         return from;
     int there = conversion_of(b, from, reader->program, mesh, sbp);
-    if (there) {
+    if (there >= 0) {
         phase_no_later(b, there, reader->phase);
-        return entry_at(b, there)->to;
+        return there;
     }
     if (!calls_host(reader) && sum_first(b->c, t, mesh, sbp, between)) {
         if (layout_is(&(ir_tensor){.mesh = t->mesh, .sbp = {between[0], between[1], between[2]}}, mesh, sbp))
-            return convert_direct(b, from, reader, mesh, sbp, before);
-        int sum = convert(b, from, reader, t->mesh, between, before);
-        return sum == from ? from : convert(b, sum, reader, mesh, sbp, b->c->ir.tensors.item[sum].boxed);
+            return convert_direct(b, from, reader, mesh, sbp);
+        int sum = convert(b, from, reader, t->mesh, between);
+        return sum == from ? from : convert(b, sum, reader, mesh, sbp);
     }
     const weir_mesh *through = teams_through(b->teams, t, mesh, sbp, between);
     bool step = t->mesh->home || mesh->home || teams_core_is(t->mesh, mesh) || teams_core_is(mesh, t->mesh);
     if (!through && !step && scatter_first(t, mesh, sbp, between))
         through = t->mesh;
     if (!through)
-        return convert_direct(b, from, reader, mesh, sbp, before);
-    int halfway = convert(b, from, reader, through, between, before);
-    return halfway == from ? from : convert(b, halfway, reader, mesh, sbp, b->c->ir.tensors.item[halfway].boxed);
+        return convert_direct(b, from, reader, mesh, sbp);
+    int halfway = convert(b, from, reader, through, between);
+    return halfway == from ? from : convert(b, halfway, reader, mesh, sbp);
 }
 
 /* Puts the node, and behind it the conversions of what it makes, into the new order. */
@@ -240,8 +231,8 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
 
 static void place_conversions(boxing *b, ir_node *order, int *count, int *new_id, int tensor)
 {
-    for (int i = b->c->ir.tensors.item[tensor].conversion; i; i = entry_at(b, i)->next)
-        place(b, order, count, new_id, b->made.item[entry_at(b, i)->node], -1);
+    for (int t = b->of.item[tensor].first; t >= 0; t = b->of.item[t].next)
+        place(b, order, count, new_id, b->made.item[b->of.item[t].node], -1);
 }
 
 static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id)
@@ -282,9 +273,8 @@ static bool ordering_begin(ordering *x, boxing *b)
                     .root = POOL_NEW(p, int, tensors + 1),
                     .placed = POOL_NEW(p, bool, tensors + 1)};
     for (int t = 0; t < tensors && x->root; t++)
-        x->root[t] = is_parameter(&b->c->ir.tensors.item[t]) ? t : -1;
-    for (int i = 0; i < b->list.count && x->root; i++)
-        x->root[b->list.item[i].to] = x->root[b->list.item[i].from];
+        x->root[t] = b->of.item[t].node >= 0 ? x->root[b->made.item[b->of.item[t].node].in[0]] :
+                     is_parameter(&b->c->ir.tensors.item[t]) ? t : -1;
     return !p->failed;
 }
 
@@ -322,13 +312,15 @@ static bool reorder(boxing *b)
 bool pass_box(compile *c)
 {
     boxing b = {.c = c, .teams = teams_new(c)};
-    for (int n = 0; n < c->ir.node_count && b.teams; n++) {
+    for (int t = 0; t < c->ir.tensors.count; t++)
+        enter(&b, -1, -1);
+    for (int n = 0; n < c->ir.node_count && b.teams && !c->pool.failed; n++) {
         ir_node *node = &c->ir.node[n];
         for (int i = 0; i < node->in_count; i++) {
             weir_sbp wish[WEIR_AXES_MAX] = {0};
             for (int a = 0; a < node->mesh->axes; a++)
                 wish[a] = node_in_sbp(node, i, a);
-            node->in[i] = convert(&b, node->in[i], node, node->mesh, wish, 0);
+            node->in[i] = convert(&b, node->in[i], node, node->mesh, wish);
         }
     }
     if (c->pool.failed || !reorder(&b)) {

@@ -24,6 +24,19 @@
 
 enum { SWEEPS_MAX = 10 };
 
+typedef struct layout_wish {       /* a layout that a tensor is read in, on the axis that is being chosen */
+    weir_sbp sbp;
+    const weir_mesh *mesh;
+    int readers, fills;            /* how many ask for it; of those, how many fill */
+} layout_wish;
+
+typedef POOL_LIST(layout_wish) wish_list;
+
+typedef struct sharding {
+    compile *c;
+    wish_list *wishes;             /* by tensor */
+} sharding;
+
 static weir_sbp tensor_sbp(const ir_graph *ir, const ir_tensor *t, int axis)
 {
     if (t->node < 0)
@@ -42,28 +55,28 @@ static double tensor_bytes(const ir_tensor *t)
 
 /* ---- wishes: in which layouts a tensor is read, and by how many ---- */
 
-static void wish_count(compile *c, int tensor, weir_sbp sbp, const ir_node *reader, int change)
+static void wish_count(sharding *x, int tensor, weir_sbp sbp, const ir_node *reader, int change)
 {
-    ir_tensor *t = &c->ir.tensors.item[tensor];
+    wish_list *of = &x->wishes[tensor];
     int w = 0;
-    while (w < t->wishes.count && (t->wishes.item[w].sbp != sbp || !mesh_equal(t->wishes.item[w].mesh, reader->mesh)))
+    while (w < of->count && (of->item[w].sbp != sbp || !mesh_equal(of->item[w].mesh, reader->mesh)))
         w++;
-    if (w == t->wishes.count) {
-        ir_wish *made = POOL_PUSH(&c->pool, &t->wishes);
+    if (w == of->count) {
+        layout_wish *made = POOL_PUSH(&x->c->pool, of);
         if (!made)
             return;
-        *made = (ir_wish){.sbp = sbp, .mesh = reader->mesh};
+        *made = (layout_wish){.sbp = sbp, .mesh = reader->mesh};
     }
-    t->wishes.item[w].readers += change;
-    t->wishes.item[w].fills += reader->origin->fills ? change : 0;
+    of->item[w].readers += change;
+    of->item[w].fills += reader->origin->fills ? change : 0;
 }
 
 /* Enters (1) or takes back (-1) what the node wishes of its inputs by its choice. */
-static void node_wishes(compile *c, const ir_node *node, int axis, int change)
+static void node_wishes(sharding *x, const ir_node *node, int axis, int change)
 {
     bool chosen = axis >= node->mesh->axes || node->choice[axis] >= 0;
     for (int i = 0; i < node->in_count && chosen; i++)
-        wish_count(c, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
+        wish_count(x, node->in[i], axis < node->mesh->axes ? node_in_sbp(node, i, axis) : WEIR_B, node, change);
 }
 
 /* A parameter that the user split: that says how its readers should work, too. (ZeRO's split does not: it is there to
@@ -74,7 +87,7 @@ static bool is_placed_by_hand(const ir_tensor *t, int axis)
 }
 
 /* Seconds to give readers the tensor, which is `from` on this axis, as they wish it. */
-static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const ir_wish *wish, int axis)
+static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const layout_wish *wish, int axis)
 {
     weir_sbp before[WEIR_AXES_MAX];
     bool there = axis < wish->mesh->axes;
@@ -87,34 +100,35 @@ static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const 
 }
 
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
-static double tensor_s(const compile *c, int tensor, int axis)
+static double tensor_s(const sharding *x, int tensor, int axis)
 {
-    const ir_tensor *t = &c->ir.tensors.item[tensor];
+    const ir_tensor *t = &x->c->ir.tensors.item[tensor];
     double seconds = 0;
-    weir_sbp from = tensor_sbp(&c->ir, t, axis);
+    weir_sbp from = tensor_sbp(&x->c->ir, t, axis);
     if (from == WEIR_AUTO)
         from = WEIR_B;
-    for (int w = 0; w < t->wishes.count; w++) {
-        const ir_wish *wish = &t->wishes.item[w];
+    for (int w = 0; w < x->wishes[tensor].count; w++) {
+        const layout_wish *wish = &x->wishes[tensor].item[w];
         if (!wish->readers)
             continue;
-        double once = wish_s(c, t, from, wish, axis);
+        double once = wish_s(x->c, t, from, wish, axis);
         seconds += wish->fills ? EAGER * once : once;
     }
     if (is_placed_by_hand(t, axis))
         seconds *= AGAINST_WISH;
-    return seconds * (t->micro ? c->micro : 1);
+    return seconds * (t->micro ? x->c->micro : 1);
 }
 
 /* Seconds that depend on this node's choice. */
-static double node_s(const compile *c, const ir_node *node, int axis)
+static double node_s(const sharding *x, const ir_node *node, int axis)
 {
-    double seconds = compute_seconds(&c->ir, node, &node->signature[node->choice[axis]], axis) * (node->micro ? c->micro : 1);
+    const weir_signature *chosen = &node->signature[node->choice[axis]];
+    double seconds = compute_seconds(&x->c->ir, node, chosen, axis) * (node->micro ? x->c->micro : 1);
     for (int i = 0; i < node->in_count; i++)
         if (i == 0 || node->in[i] != node->in[i - 1])
-            seconds += tensor_s(c, node->in[i], axis);
+            seconds += tensor_s(x, node->in[i], axis);
     for (int o = 0; o < node->out_count; o++)
-        seconds += tensor_s(c, node->out[o], axis);
+        seconds += tensor_s(x, node->out[o], axis);
     return seconds;
 }
 
@@ -173,25 +187,25 @@ static bool allowed(const compile *c, const ir_node *node, const weir_signature 
 }
 
 /* Takes the best of the node's signatures; returns whether that is another one than before. */
-static bool choose(compile *c, ir_node *node, int axis)
+static bool choose(sharding *x, ir_node *node, int axis)
 {
     int before = node->choice[axis], best = -1;
     double best_s = 0;
-    node_wishes(c, node, axis, -1);
+    node_wishes(x, node, axis, -1);
     for (int s = 0; s < node->signature_count; s++) {
         node->choice[axis] = s;
-        if (!allowed(c, node, &node->signature[s], axis))
+        if (!allowed(x->c, node, &node->signature[s], axis))
             continue;
-        node_wishes(c, node, axis, 1);
-        double seconds = node_s(c, node, axis);
-        node_wishes(c, node, axis, -1);
+        node_wishes(x, node, axis, 1);
+        double seconds = node_s(x, node, axis);
+        node_wishes(x, node, axis, -1);
         if (best < 0 || seconds < best_s * (1 - 1e-9) || (s == before && seconds <= best_s * (1 + 1e-9))) {
             best = s;
             best_s = seconds;
         }
     }
     node->choice[axis] = best;
-    node_wishes(c, node, axis, 1);
+    node_wishes(x, node, axis, 1);
     return best != before;
 }
 
@@ -220,51 +234,51 @@ static bool concerns(const ir_node *node, int program, int axis)
 }
 
 /* Meshes without this axis read everything whole. */
-static void axis_begin(compile *c, int program, int axis)
+static void axis_begin(sharding *x, int program, int axis)
 {
-    for (int t = 0; t < c->ir.tensors.count; t++)
-        c->ir.tensors.item[t].wishes.count = 0;
-    for (int n = 0; n < c->ir.node_count; n++)
-        if (c->ir.node[n].program == program && axis >= c->ir.node[n].mesh->axes)
-            node_wishes(c, &c->ir.node[n], axis, 1);
+    for (int t = 0; t < x->c->ir.tensors.count; t++)
+        x->wishes[t].count = 0;
+    for (int n = 0; n < x->c->ir.node_count; n++)
+        if (x->c->ir.node[n].program == program && axis >= x->c->ir.node[n].mesh->axes)
+            node_wishes(x, &x->c->ir.node[n], axis, 1);
 }
 
-static bool axis_greedy(compile *c, int program, int axis)
+static bool axis_greedy(sharding *x, int program, int axis)
 {
-    for (int n = 0; n < c->ir.node_count; n++) {
-        ir_node *node = &c->ir.node[n];
+    for (int n = 0; n < x->c->ir.node_count; n++) {
+        ir_node *node = &x->c->ir.node[n];
         if (!concerns(node, program, axis))
             continue;
-        choose(c, node, axis);
+        choose(x, node, axis);
         if (node->choice[axis] < 0)
             return refuse(node, axis);
-        settle_parameters(c, node, axis);
+        settle_parameters(x->c, node, axis);
     }
     return true;
 }
 
-static void axis_sweep(compile *c, int program, int axis)
+static void axis_sweep(sharding *x, int program, int axis)
 {
     bool changed = true;
     for (int sweep = 0; sweep < SWEEPS_MAX && changed; sweep++) {
         changed = false;
-        for (int k = 0; k < c->ir.node_count; k++) {
-            int n = sweep % 2 ? k : c->ir.node_count - 1 - k; /* first against the flow: what readers want */
-            if (concerns(&c->ir.node[n], program, axis))
-                changed |= choose(c, &c->ir.node[n], axis);
+        for (int k = 0; k < x->c->ir.node_count; k++) {
+            int n = sweep % 2 ? k : x->c->ir.node_count - 1 - k; /* first against the flow: what readers want */
+            if (concerns(&x->c->ir.node[n], program, axis))
+                changed |= choose(x, &x->c->ir.node[n], axis);
         }
     }
 }
 
-static bool axis_choose(compile *c, int program, int axis)
+static bool axis_choose(sharding *x, int program, int axis)
 {
-    axis_begin(c, program, axis);
-    if (!axis_greedy(c, program, axis))
+    axis_begin(x, program, axis);
+    if (!axis_greedy(x, program, axis))
         return false;
-    axis_sweep(c, program, axis);
-    for (int n = 0; n < c->ir.node_count; n++)
-        if (concerns(&c->ir.node[n], program, axis) && c->ir.node[n].choice[axis] < 0)
-            return refuse(&c->ir.node[n], axis);
+    axis_sweep(x, program, axis);
+    for (int n = 0; n < x->c->ir.node_count; n++)
+        if (concerns(&x->c->ir.node[n], program, axis) && x->c->ir.node[n].choice[axis] < 0)
+            return refuse(&x->c->ir.node[n], axis);
     return true;
 }
 
@@ -287,10 +301,11 @@ bool pass_shard(compile *c)
         if (c->ir.tensors.item[t].node < 0)
             for (int a = 0; a < WEIR_AXES_MAX; a++)
                 c->ir.tensors.item[t].sbp[a] = c->ir.tensors.item[t].fixed[a];
-    for (int p = 0; p < c->graph->programs.count; p++)
+    sharding x = {c, POOL_NEW(&c->pool, wish_list, c->ir.tensors.count + 1)};
+    for (int p = 0; x.wishes && p < c->graph->programs.count; p++)
         for (int a = 0; a < WEIR_AXES_MAX; a++)
-            if (!axis_choose(c, p, a))
+            if (!axis_choose(&x, p, a))
                 return false;
     settle_tensors(c);
-    return true;
+    return ir_had_memory(c);
 }
