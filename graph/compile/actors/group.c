@@ -161,6 +161,8 @@ typedef struct grouping {
     int_list *open;                /* by device: groups that pops may still join, one of each stream and level */
     int_list *met;                 /* by device: collectives of which it is the first member's */
     pairs waits;
+    bool *kept;                    /* by pop: between accelerators it moves what a step begins with */
+    uint64_t *published;           /* by group: bytes that leave the queue, so far */
 } grouping;
 
 static uint64_t pair_key(int group_id, int source)
@@ -295,13 +297,14 @@ static int group_new(grouping *x, const pop *op)
 
 /* Whether the pop copies parameters out, or converts or copies in what comes of that alone: all of that can begin with the
  * step, so nothing is won if each is on its way at once. */
-static bool moves_kept(const compile *c, const pop *op)
+static bool moves_kept(const grouping *x, const pop *op)
 {
+    const compile *c = x->c;
     const ir_node *node = pop_node(c, op);
     bool kept = op->in_count && (node->copies || node->op == &op_box);
     for (int i = 0; i < op->in_count && kept; i++) {
         const pop *from = input_maker(c, op, i);
-        kept = from ? from->kept : node->copies || c->ir.tensors.item[node->out[0]].parts;
+        kept = from ? x->kept[from - x->p->op.item] : node->copies || c->ir.tensors.item[node->out[0]].parts;
     }
     return kept;
 }
@@ -309,8 +312,8 @@ static bool moves_kept(const compile *c, const pop *op)
 /* Ends the pop's group when what it makes should be on its way. */
 static void maybe_end(grouping *x, const pop *op)
 {
-    group *g = &x->p->group.item[op->group];
-    bool end = false, at_once = op->phase != PLAN_UPDATE && !op->kept && !is_level(x->c, op);
+    uint64_t *published = &x->published[op->group];
+    bool end = false, at_once = op->phase != PLAN_UPDATE && !x->kept[op - x->p->op.item] && !is_level(x->c, op);
     for (int o = 0; o < op->out_count; o++) {
         const ptensor *t = &x->p->tensor.item[op->out[o]];
         bool leaves = false;
@@ -320,9 +323,9 @@ static void maybe_end(grouping *x, const pop *op)
             end |= apart(reader, op) && reader->phase == op->phase && at_once;
         }
         end |= t->chunk;
-        g->published += leaves ? t->bytes : 0;
+        *published += leaves ? t->bytes : 0;
     }
-    if (end || op->awaited || g->published >= bucket_of(x->c, op))
+    if (end || op->awaited || *published >= bucket_of(x->c, op))
         close_group(x, op->group);
 }
 
@@ -382,7 +385,7 @@ static void join(grouping *x, int id)
     if (op->collective && x->p->collective.item[op->collective - 1].members.item[0] == id && join_collective(x, id))
         return;
     bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE || pop_node(x->c, op)->op->actor;
-    op->kept = moves_kept(x->c, op);
+    x->kept[id] = moves_kept(x, op);
     op->group = find_open(x, op, alone);
     if (op->group < 0)
         op->group = group_new(x, op);
@@ -582,7 +585,9 @@ static void place_tensor(compile *c, int id)
 bool pass_group(compile *c)
 {
     grouping x = {.c = c, .p = &c->phys, .open = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1),
-                  .met = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1)};
+                  .met = POOL_NEW(&c->pool, int_list, c->phys.device.count + 1),
+                  .kept = POOL_NEW(&c->pool, bool, c->phys.op.count + 1),
+                  .published = POOL_NEW(&c->pool, uint64_t, c->phys.op.count + 1)};
     for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++)
         if (!c->phys.op.item[i].dead)
             join(&x, i);

@@ -316,15 +316,13 @@ void collective_operand(compile *c, int id, bool input, int tensor, bool once)
 {
     pop *op = &c->phys.op.item[id];
     ptensor *t = &c->phys.tensor.item[tensor];
-    if (once && t->listed == id + 1)
-        return;
-    t->listed = id + 1;
+    int *list = input ? op->in : op->out, *count = input ? &op->in_count : &op->out_count;
+    for (int i = *count - 1; once && i >= 0; i--)
+        if (list[i] == tensor)
+            return;
     t->moved = true;
     *(input ? &op->bytes_in : &op->bytes_out) += t->bytes;
-    if (input)
-        op->in[op->in_count++] = tensor;
-    else
-        op->out[op->out_count++] = tensor;
+    list[(*count)++] = tensor;
 }
 
 /* The collective that a pop belongs to, made when its first one comes. */

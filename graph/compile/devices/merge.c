@@ -28,8 +28,6 @@ static void operands_append(compile *c, int to_id, int from_id, bool sum)
         return;
     memcpy(to->in, in, sizeof *in * (size_t)ins);
     memcpy(to->out, out, sizeof *out * (size_t)outs);
-    for (int i = 0; i < ins; i++)
-        c->phys.tensor.item[in[i]].listed = to_id + 1; /* another collective may have been the last to list it */
     for (int i = 0; i < from->in_count; i++)
         collective_operand(c, to_id, true, from->in[i], !sum);
     for (int o = 0; o < from->out_count; o++)

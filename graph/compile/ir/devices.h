@@ -22,7 +22,6 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     int within;                    /* 1 + the ptensor of its device that it is a part of, in place; 0 */
     uint64_t distance;             /* from that one's first byte */
     bool moved;                    /* between devices; see exchange.h */
-    int listed;                    /* exchange.c's own: 1 + the last pop that has it among its operands */
     bool parameter;                /* or state: what a step begins with */
     int initial;                   /* values that are there before the first step */
     bool chunk;                    /* one of several of a shard */
@@ -54,7 +53,6 @@ typedef struct pop {               /* one kernel call on one device */
     int level, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
     bool awaited;                  /* by such a one */
-    bool kept;                     /* on its way between accelerators is what a step begins with; the group pass's own */
     int exchange;                  /* 1 + the one that it takes part in; 0 */
     int collective;                /* and 1 + the collective that it became a member of */
     uint64_t bytes_in, bytes_out;  /* of its operands then */
@@ -135,7 +133,6 @@ typedef struct group {             /* an actor */
     POOL_LIST(int) reads;          /* registers, each once */
     POOL_LIST(int) regs;           /* produced */
     POOL_LIST(int) sources;        /* groups on other queues that it reads from, each once */
-    uint64_t published;            /* bytes that leave the queue, so far */
 } group;
 
 typedef struct block {             /* what is placed as one: a register, or temporaries of a group */
