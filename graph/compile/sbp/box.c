@@ -16,6 +16,7 @@
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,12 @@ typedef struct boxing {
     POOL_LIST(ir_node) made;       /* conversions */
     POOL_LIST(boxed) of;           /* by tensor */
 } boxing;
+
+static boxed *boxed_of(const boxing *b, int tensor)
+{
+    assert(b->of.item && tensor >= 0 && tensor < b->of.count);
+    return &b->of.item[tensor];
+}
 
 static bool layout_is(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp)
 {
@@ -136,9 +143,9 @@ static void enter(boxing *b, int from, int node)
     *entry = (boxed){.node = node, .first = -1, .next = -1};
     if (from < 0)
         return;
-    int *last = &b->of.item[from].first;
+    int *last = &boxed_of(b, from)->first;
     while (*last >= 0)
-        last = &b->of.item[*last].next;
+        last = &boxed_of(b, *last)->next;
     *last = b->of.count - 1;
 }
 
@@ -175,8 +182,8 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
 /* A conversion, and those that it is made from, belong to the phase of their first reader. */
 static void phase_no_later(boxing *b, int tensor, plan_phase phase)
 {
-    while (b->of.item[tensor].node >= 0) {
-        ir_node *node = &b->made.item[b->of.item[tensor].node];
+    while (boxed_of(b, tensor)->node >= 0) {
+        ir_node *node = &b->made.item[boxed_of(b, tensor)->node];
         if (phase < node->phase)
             node->phase = phase;
         tensor = node->in[0];
@@ -186,9 +193,10 @@ static void phase_no_later(boxing *b, int tensor, plan_phase phase)
 /* The program's conversion of `from` to this layout; -1: there is none yet. */
 static int conversion_of(const boxing *b, int from, int program, const weir_mesh *mesh, const weir_sbp *sbp)
 {
-    int t = b->of.item[from].first;
-    while (t >= 0 && (b->made.item[b->of.item[t].node].program != program || !layout_is(&b->c->ir.tensors.item[t], mesh, sbp)))
-        t = b->of.item[t].next;
+    int t = boxed_of(b, from)->first;
+    while (t >= 0 && (b->made.item[boxed_of(b, t)->node].program != program ||
+                      !layout_is(&b->c->ir.tensors.item[t], mesh, sbp)))
+        t = boxed_of(b, t)->next;
     return t;
 }
 
@@ -231,8 +239,8 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
 
 static void place_conversions(boxing *b, ir_node *order, int *count, int *new_id, int tensor)
 {
-    for (int t = b->of.item[tensor].first; t >= 0; t = b->of.item[t].next)
-        place(b, order, count, new_id, b->made.item[b->of.item[t].node], -1);
+    for (int t = boxed_of(b, tensor)->first; t >= 0; t = boxed_of(b, t)->next)
+        place(b, order, count, new_id, b->made.item[boxed_of(b, t)->node], -1);
 }
 
 static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node node, int old_id)
@@ -273,7 +281,7 @@ static bool ordering_begin(ordering *x, boxing *b)
                     .root = POOL_NEW(p, int, tensors + 1),
                     .placed = POOL_NEW(p, bool, tensors + 1)};
     for (int t = 0; t < tensors && x->root; t++)
-        x->root[t] = b->of.item[t].node >= 0 ? x->root[b->made.item[b->of.item[t].node].in[0]] :
+        x->root[t] = boxed_of(b, t)->node >= 0 ? x->root[b->made.item[boxed_of(b, t)->node].in[0]] :
                      is_parameter(&b->c->ir.tensors.item[t]) ? t : -1;
     return !p->failed;
 }
