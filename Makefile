@@ -57,7 +57,10 @@ STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in 
 APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
-SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults) $(if $(filter thread,$(SAN)),test_keys),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
+# A kernel on a CPU is called by one thread, and so is what reads large checkpoints: ThreadSanitizer has nothing to find.
+ONE_THREAD := $(if $(filter thread,$(SAN)),test_keys test_large $(notdir $(basename \
+                $(shell grep -LE 'pthread_create|weir_session|run_plan|card_open' tests/kernels/test_*.c))))
+SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults) $(ONE_THREAD),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
 AGAIN      := box class_loss dropout elementwise half kernels_b long_sums reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 

@@ -13,7 +13,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/run.h"
 
-enum { STEPS = 3, SEEDS = EFFORT(FULL(4, 3), 2, 2), MODELS = EFFORT(FULL(24, 8), 4, 4), RANK_SEEDS = EFFORT(FULL(4, 2), 1, 2) };
+enum { STEPS = 3, SEEDS = EFFORT(FULL(4, 3), 2, 2), MODELS = EFFORT(FULL(24, 8), 4, 3), RANK_SEEDS = EFFORT(FULL(4, 2), 1, 1) };
 
 static const double NEAR = 1e-4; /* of another order of sums */
 static const weir_compile_opts fast = {.reduce = WEIR_FAST};
@@ -100,7 +100,8 @@ Test(fast_reduce, in_half_precision_and_within_a_limit)
     weir_compile_opts half = fast, limited = fast;
     half.precision = WEIR_BF16;
     limited.memory = "4224KiB";
-    learns(gpt(l, fakes_all, half), gpt(l, NULL, half), 1e-2, "bf16");
+    if (EFFORT(true, false, false)) /* in half the same actors run */
+        learns(gpt(l, fakes_all, half), gpt(l, NULL, half), 1e-2, "bf16");
     weir_plan *plan = gpt(l, fakes_all, limited);
     cr_expect_eq(plan->limits_count, 1, "nothing was given up");
     learns(plan, gpt(l, NULL, fast), NEAR, "limited");

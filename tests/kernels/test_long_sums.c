@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEED = 9203, CASES = EFFORT(FULL(40, 20), 12, 6), EMULATED_CASES = EFFORT(FULL(16, 8), 8, 4), VOCAB = 12 };
+enum { SEED = 9203, CASES = EFFORT(FULL(40, 20), 12, 6), EMULATED_CASES = EFFORT(FULL(16, 8), 4, 2), VOCAB = 12 };
 static const double bound = 3e-7; /* at any number of terms */
 
 /* ---- random cases ---- */
@@ -67,7 +67,7 @@ typedef struct sum_case {
 
 static sum_case case_of(int i, uint64_t *random)
 {
-    const int most = kernel_check_kind() == WEIR_CPU ? EFFORT(FULL(22, i ? 20 : 22), 18, 16) : EFFORT(FULL(16, i ? 14 : 16), 16, 16);
+    const int most = kernel_check_kind() == WEIR_CPU ? EFFORT(FULL(22, i ? 20 : 22), 18, 16) : EFFORT(FULL(16, i ? 14 : 16), 14, 12);
     sum_case c = {.kind = (numbers)(i % NUMBERS), .dtype = i % 5 == 3 ? WEIR_BF16 : WEIR_F32};
     c.terms = terms_of(i / NUMBERS, most, random);
     c.width = 1 + below((INT64_C(1) << most) / c.terms < 300 ? (INT64_C(1) << most) / c.terms : 300, random);

@@ -137,9 +137,11 @@ static void layout_agrees(int dp, int tp, int pp)
     {                                                                                     \
         layout_agrees(d, t, p);                                                           \
     }
+#if EFFORT(1, 1, 0) /* the next one has both ways of these */
 LAYOUT(2, 1, 1)
 LAYOUT(1, 2, 1)
 LAYOUT(1, 1, 2)
+#endif
 LAYOUT(2, 1, 2)
 #if EFFORT(1, 0, 0)
 LAYOUT(2, 2, 2)

@@ -354,6 +354,7 @@ static void pairs_are_right(const char *from, const int *from_shape, const char 
 /* Even and uneven parts, some of them empty; small and large. */
 static void pairs_of(const char *from, const int *from_shape, const char *to, const int *to_shape, int every, int per_host)
 {
+    every *= EFFORT(1, 1, 7);
     pairs_are_right(from, from_shape, to, to_shape, 64, 48, every, per_host);
     pairs_are_right(from, from_shape, to, to_shape, 7, 5, every, per_host);
     pairs_are_right(from, from_shape, to, to_shape, 67, 71, EFFORT(FULL(1, 2), 2, 4) * every, per_host);
