@@ -164,11 +164,11 @@ Test(quota, both_versions_may_be_mounted)
 /* Without a namespace of its own a container sees the path that its group has on the host, and its part of the tree. */
 Test(quota, a_part_of_the_tree_may_be_mounted)
 {
-    system_has("/proc/self/cgroup", "0::/docker/f00/work\n");
+    system_has("/proc/self/cgroup", "0::/docker/f00/part\n");
     system_has("/proc/self/mountinfo", OTHERS "32 23 0:28 /docker/f00 /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     system_has("/sys/fs/cgroup/cpu.max", "200000 100000\n");
     cr_expect_eq(cores(), 2);
-    system_has("/sys/fs/cgroup/work/cpu.max", "100000 100000\n");
+    system_has("/sys/fs/cgroup/part/cpu.max", "100000 100000\n");
     cr_expect_eq(cores(), 1);
     system_has("/proc/self/cgroup", "0::/docker/f001\n"); /* another's: what is mounted counts */
     system_has("/sys/fs/cgroup/1/cpu.max", "100000 100000\n");
