@@ -182,3 +182,14 @@ void run_near(const run *got, const run *want, double tolerance, const char *wha
         }
     }
 }
+
+weir_plan *run_compile(weir_graph *graph, weir_compile_opts opts)
+{
+    opts.seed = 5;
+    opts.size = sizeof opts;
+    weir_plan *plan = weir_compile_at(graph, &opts);
+    cr_assert_not_null(plan, "%s", weir_error());
+    cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
+    weir_graph_free(graph);
+    return plan;
+}

@@ -38,4 +38,7 @@ void run_near(const run *got, const run *want, double tolerance, const char *wha
 /* Element `i` of what is pushed to the input `name`. */
 double run_input(const char *name, weir_dtype dtype, int64_t step, int micro, int64_t i);
 
+/* The graph's plan, which is as plans have to be; its values begin at a seed of the tests'. Frees the graph. */
+weir_plan *run_compile(weir_graph *graph, weir_compile_opts opts);
+
 #endif

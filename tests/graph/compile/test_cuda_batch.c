@@ -166,13 +166,7 @@ static weir_plan *plan_of(const shape_of_model *m, weir_compile_opts opts)
     weir_tensor *loss = weir_mean(m->other == COLUMNS ? weir_mul(y, v) : weir_matmul(weir_transpose(y, {1, 0}), v), .name = "loss");
     weir_train(loss, weir_sgd(.lr = 0.05));
     weir_fetch(loss, .name = "loss");
-    opts.seed = 5;
-    opts.size = sizeof opts;
-    weir_plan *plan = weir_compile_at(g, &opts);
-    cr_assert_not_null(plan, "%s", weir_error());
-    cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
-    weir_graph_free(g);
-    return plan;
+    return run_compile(g, opts);
 }
 
 static void expect_calls(shape_of_model m, weir_compile_opts opts, uint32_t linears, uint32_t gradients, const char *what)

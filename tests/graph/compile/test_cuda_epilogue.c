@@ -228,14 +228,7 @@ static weir_graph *model(const char *device, int64_t columns, bool fetch_z)
 
 static weir_plan *plan_of(const char *device, int64_t columns, bool fetch_z, weir_compile_opts opts)
 {
-    weir_graph *g = model(device, columns, fetch_z);
-    opts.seed = 5;
-    opts.size = sizeof opts;
-    weir_plan *plan = weir_compile_at(g, &opts);
-    cr_assert_not_null(plan, "%s", weir_error());
-    cr_expect_eq(weir_plan_check(plan), WEIR_OK, "%s", weir_error());
-    weir_graph_free(g);
-    return plan;
+    return run_compile(model(device, columns, fetch_z), opts);
 }
 
 /* Kernels of the op, and the outputs of the last of them. */
