@@ -54,6 +54,9 @@ help: ## this list
 ROOMS      := graph regst actors transport kernels
 PLUGIN_C   := $(wildcard regst/cuda/*.c)#       the driver of CUDA devices, which is no part of the library: see there
 STANDIN_C  := $(wildcard tests/cuda/standin*.c)# and what stands in for CUDA in tests
+# Lines over UCX are a plugin, too (transport/line/stream_plugin.h), where its headers are; `make UCX=` does without.
+UCX        ?= $(wildcard /usr/include/ucp/api/ucp.h)
+UCX_C      := $(if $(UCX),$(wildcard transport/ucx/*.c))
 APPS       := weir weir-digits weir-gpt weir-words
 FUZZ       := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
@@ -64,7 +67,7 @@ SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults) $(ONE_THREAD),$
 AGAIN      := attention box class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
-LIB_SRC    := $(filter-out $(PLUGIN_C) kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
+LIB_SRC    := $(filter-out $(PLUGIN_C) transport/ucx/% kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
 COMMON_SRC := $(wildcard apps/common/*.c apps/common/*/*.c)# what programs share
 APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c apps/examples/*/*.c)
 AGAIN_SRC  := tests/cuda/again.c#        see there
@@ -74,7 +77,7 @@ TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
 LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell $(CC) -dumpmachine))),v3 v4 v4_bf16 v4_amx)# of a portable build, see below
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
-                $(PLUGIN_C) $(STANDIN_C) $(AGAIN_SRC)))
+                $(PLUGIN_C) $(UCX_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
 SONAME     := libweir.so.1#              changes when what was linked with one does not run with the next
 SHARED     := $(OUT)/$(SONAME)
@@ -141,12 +144,15 @@ $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
 	$(call say,cc   $<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
-# UCX is loaded when it is asked for (transport/line/ucx.h); built for where its headers are. `make UCX=` does without.
-UCX     ?= $(wildcard /usr/include/ucp/api/ucp.h)
-UCX_OBJ := $(OUT)/transport/line/ucx.o $(OUT)/transport/line/stream_ucx.o
-$(eval $(call said,$(OUT)/ucx,$(UCX)))
-$(UCX_OBJ): CPPFLAGS += $(if $(UCX),,-DWEIR_NO_UCX)
-$(UCX_OBJ): $(OUT)/ucx
+UCX_PLUGIN := $(OUT)/libweir-ucx.so
+UCX_LINKS  := $(patsubst %,%/libweir-ucx.so,$(BIN) $(OUT)/tests $(OUT)/tests/net)#  beside who looks for it
+$(UCX_PLUGIN): $(UCX_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/graph/base/locale.o
+	$(call say,link $@)
+	$(Q)$(LINK) -shared $(if $(SAN),,-Wl,-z,defs) $^ -o $@
+$(UCX_LINKS): $(UCX_PLUGIN)
+	@mkdir -p $(@D)
+	$(Q)ln -sf $(abspath $<) $@
+all tests net deploy: $(if $(UCX),$(UCX_LINKS))
 
 # In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
 # which nothing but its table of ops can be seen. See kernels/table/levels.c.
@@ -316,8 +322,8 @@ VERSION := $(shell awk '/define WEIR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s
 PREFIX  ?= /usr/local
 export DESTDIR PREFIX LIBDIR
 
-install: $(LIB) $(SHARED) $(PROGRAMS) ## headers, libraries, programs and their descriptions below PREFIX [/usr/local]; DESTDIR, LIBDIR
-	@OUT=$(OUT) BIN=$(BIN) PLUGIN=$(PLUGIN) SONAME=$(SONAME) VERSION=$(VERSION) cmake/install
+install: $(LIB) $(SHARED) $(PROGRAMS) $(if $(UCX),$(UCX_PLUGIN)) ## headers, libraries, programs and their descriptions below PREFIX [/usr/local]; DESTDIR, LIBDIR
+	@OUT=$(OUT) BIN=$(BIN) PLUGIN=$(PLUGIN) UCX_PLUGIN=$(UCX_PLUGIN) SONAME=$(SONAME) VERSION=$(VERSION) cmake/install
 
 uninstall: ## take away what `make install` put there
 	@SONAME=$(SONAME) VERSION=$(VERSION) cmake/install --uninstall
@@ -435,7 +441,7 @@ $(NET): %: %.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
 # The same rank, but what it says to others is of another version.
-OTHER := $(patsubst transport/%.c,$(OUT)/tests/net/other/%.o,$(wildcard transport/*/*.c))
+OTHER := $(patsubst transport/%.c,$(OUT)/tests/net/other/%.o,$(filter-out transport/ucx/%,$(wildcard transport/*/*.c)))
 $(OTHER): $(OUT)/tests/net/other/%.o: transport/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,cc   $< of another version)
@@ -475,7 +481,7 @@ fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, 
 # ---- checks that run nothing ----
 
 # A source is looked at again when its object had to be made again.
-TIDY := $(patsubst %.c,$(OUT)/%.tidy,$(LIB_SRC) $(COMMON_SRC) $(APP_SRC))
+TIDY := $(patsubst %.c,$(OUT)/%.tidy,$(LIB_SRC) $(UCX_C) $(COMMON_SRC) $(APP_SRC))
 $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	$(call say,tidy $<)
 	$(Q)clang-tidy --quiet $< -- -std=gnu17 $(OPT) $(INCLUDE) -DWEIR_SHORT_NAMES $(CPPFLAGS) >$@.txt 2>$@.err || \

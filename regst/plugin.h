@@ -4,13 +4,7 @@
  *     plugin_need(WEIR_CUDA) --dlopen-->      weir_plugin_cuda(host, &kinds)
  *     device_find(WEIR_CUDA)  <-----------    kinds.ops[WEIR_CUDA], kinds.ops[WEIR_PINNED]
  *
- * So one build of weir runs where a driver and its libraries are, and where they are not. The plugin links nothing of
- * libweir: what it calls it gets as functions. Both sides say for which version of this header they were built, and one
- * that differs is refused: they are parts of one build. A plugin stays for the life of the process.
- *
- * It is looked for as: what WEIR_CUDA_PLUGIN says, an absolute path, and then nowhere else; beside the file that this
- * library is a part of (the program, or libweir.so); in ../lib and ../lib/x86_64-linux-gnu of there; where the system
- * looks for libraries. It is never looked for in the current directory (graph/base/library.h).
+ * How it is found, and WEIR_CUDA_PLUGIN, which may say where: graph/base/plugin.h.
  */
 #ifndef REGST_PLUGIN_H
 #define REGST_PLUGIN_H

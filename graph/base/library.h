@@ -5,7 +5,7 @@
  * from there: where the loader's search has such an entry, weir searches the absolute ones itself, in the same order.
  * The entries of ld.so.cache are then not searched; the error says so.
  *
- * The plugin for CUDA devices has a copy of this object. Any thread.
+ * Plugins have copies of this object. Any thread.
  */
 #ifndef GRAPH_BASE_LIBRARY_H
 #define GRAPH_BASE_LIBRARY_H

@@ -43,8 +43,8 @@
  * to the other:
  *
  *     shm    shared memory, between processes of one user on one host
- *     ucx    UCX, which uses RDMA where there is some. A list with ucx needs UCX on each host (Debian's libucx0), and a
- *            build that had its headers; else opening fails with WEIR_E_UNSUPPORTED. UCX's own variables (UCX_TLS,
+ *     ucx    UCX, which uses RDMA where there is some. A list with ucx needs UCX on each host (Debian's libucx0), and
+ *            the plugin libweir-ucx.so (WEIR_UCX_PLUGIN may give its absolute path); else opening fails with WEIR_E_UNSUPPORTED. UCX's own variables (UCX_TLS,
  *            UCX_NET_DEVICES, ...) count. UCX believes whoever reaches its ports: a key keeps registers secret and
  *            as they were, but only a network without strangers keeps them from ending the process, or worse
  *     ipc    Unix sockets, between processes of one host

@@ -1,7 +1,7 @@
 /* transport/line/stream.h: an ordered stream of bytes to one other rank, as its carrier makes it. Nothing here blocks.
  *
  * A carrier of register contents is a table of these functions and whoever makes a stream that has it: sockets
- * (stream_socket.c), or UCX (stream_ucx.c), where WEIR_CARRIER lists ucx. Those above (bulk.h, seal.h) know the meaning of
+ * (stream_socket.c), or UCX (transport/ucx, a plugin), where WEIR_CARRIER lists ucx. Those above (bulk.h, seal.h) know the meaning of
  * the bytes, and keep others from reading or making them.
  *
  *     a connection that has greeted (door.h) ---> stream_socket(): its bytes are the stream's

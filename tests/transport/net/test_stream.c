@@ -296,3 +296,29 @@ Test(stream, who_says_something_else_is_no_rank)
     says(pair_new(true), none, 4, "the connection has ended");
     says(pair_new(true), record, 40, "its address was changed, or made up");
 }
+
+/* ---- the plugin ---- */
+
+static void expect_none(const char *plugin, const char *says)
+{
+    struct streams *streams = NULL;
+    setenv("WEIR_UCX_PLUGIN", plugin, 1);
+    cr_expect_eq(streams_ucx(&streams, -1), WEIR_E_UNSUPPORTED);
+    cr_expect(strstr(weir_error(), says), "%s", weir_error());
+}
+
+/* Another may have one: what failed is tried again. */
+Test(stream, a_plugin_that_is_not_there_is_named)
+{
+    expect_none("/nowhere/libweir-ucx.so", "WEIR_CARRIER lists ucx, and there is no plugin for UCX where WEIR_UCX_PLUGIN says: "
+                "/nowhere/libweir-ucx.so: cannot open shared object file: No such file or directory; it is built where "
+                "libucx-dev is");
+    expect_none("libweir-ucx.so", "WEIR_UCX_PLUGIN is 'libweir-ucx.so', which is no absolute path");
+    unsetenv("WEIR_UCX_PLUGIN");
+    ranks_need_ucx();
+    struct streams *streams = NULL;
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    cr_assert_eq(streams_ucx(&streams, epoll_fd), WEIR_OK, "%s", weir_error());
+    streams->ops->close(streams, 0);
+    close(epoll_fd);
+}

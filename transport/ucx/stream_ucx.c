@@ -1,4 +1,4 @@
-/* transport/line/stream_ucx.c: streams over UCX: RDMA, shared memory, TCP, what UCX finds and the user lets it.
+/* transport/ucx/stream_ucx.c: streams over UCX: RDMA, shared memory, TCP, what UCX finds and the user lets it.
  *
  *     the connection      n, the UCX address of the sender, as a record where all is encrypted; then nothing but its end
  *     UCP stream          "WEIRLINE", then the bytes of the line
@@ -20,20 +20,8 @@
  * left before UCX has let go of them.
  */
 #define _GNU_SOURCE
-#include "transport/line/ucx.h"
+#include "transport/ucx/ucx.h"
 
-#include "graph/base/error.h"
-#include "graph/base/locale.h"
-#include "transport/line/stream.h"
-
-#ifndef UCX_BUILT
-weir_status streams_ucx(struct streams **streams, int epoll_fd)
-{
-    (void)streams, (void)epoll_fd;
-    return error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and this build of weir is without UCX (libucx-dev)");
-}
-
-#else
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -45,6 +33,9 @@ weir_status streams_ucx(struct streams **streams, int epoll_fd)
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "graph/base/error.h"
+#include "graph/base/locale.h"
+#include "transport/line/stream_plugin.h"
 #include "transport/mail/park.h"
 
 #define UCX_SENDS 8                  /* under way in a stream */
@@ -616,7 +607,7 @@ static weir_status open_apart(struct ucx_streams *streams)
     return opening.status ? error_set(opening.status, "%s", opening.why) : WEIR_OK;
 }
 
-weir_status streams_ucx(struct streams **to, int epoll_fd)
+weir_status streams_open(struct streams **to, int epoll_fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     struct ucx_streams *streams = calloc(1, sizeof *streams);
@@ -633,4 +624,3 @@ weir_status streams_ucx(struct streams **to, int epoll_fd)
     *to = &streams->base;
     return WEIR_OK;
 }
-#endif

@@ -1,8 +1,7 @@
-/* transport/line/ucx.c: see the header. */
+/* transport/ucx/ucx.c: see the header. */
 #define _GNU_SOURCE
-#include "transport/line/ucx.h"
+#include "transport/ucx/ucx.h"
 
-#ifdef UCX_BUILT
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -98,10 +97,7 @@ weir_status ucx_load(const struct ucx **to)
 {
     pthread_once(&once, load);
     *to = &ucx;
-    return *trouble ? error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and UCX cannot be loaded: %s", trouble)
+    return *trouble ? error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and UCX cannot be loaded (Debian's libucx0): %s",
+                                 trouble)
                     : WEIR_OK;
 }
-
-#else
-typedef int ucx_not_built; /* a file has to have something in it */
-#endif

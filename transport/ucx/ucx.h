@@ -1,21 +1,17 @@
-/* transport/line/ucx.h: UCX's libraries, which are loaded when somebody asks for them and not before.
+/* transport/ucx/ucx.h: UCX's libraries, which are loaded when somebody asks for them and not before.
  *
- * A program that wants nothing of UCX gets nothing of it: weir is not linked with it. Once loaded it stays for the life
- * of the process, as a plugin does (regst/plugin.h). What it would do to the process is undone where that can be: signal
+ * A program that wants nothing of UCX gets nothing of it: the plugin is not linked with it. Once loaded both
+ * stay for the life of the process. What it would do to the process is undone where that can be: signal
  * handlers that its constructors install are taken away again, and what it would print goes nowhere but into the error
  * of the call that failed (ucx_said()), as far as weir's own calls bring it about.
  *
  * Any thread.
  */
-#ifndef TRANSPORT_LINE_UCX_H
-#define TRANSPORT_LINE_UCX_H
+#ifndef TRANSPORT_UCX_UCX_H
+#define TRANSPORT_UCX_UCX_H
 
-#include <weir/base.h>
-
-/* Without its headers this is a build that says so when UCX is asked for. */
-#if __has_include(<ucp/api/ucp.h>) && __has_include(<ucs/debug/log_def.h>) && !defined(WEIR_NO_UCX)
-#define UCX_BUILT 1
 #include <ucp/api/ucp.h>
+#include <weir/base.h>
 
 /* Of libucp, and of libucs on which it rests. */
 #define UCX_FUNCTIONS(X)                                                                                                \
@@ -54,6 +50,5 @@ void ucx_loud(void);
 
 /* What it last said that was an error, since ucx_quiet() of this thread; "": nothing. */
 const char *ucx_said(void);
-#endif
 
 #endif
