@@ -148,7 +148,7 @@ UCX_PLUGIN := $(OUT)/libweir-ucx.so
 UCX_LINKS  := $(patsubst %,%/libweir-ucx.so,$(BIN) $(OUT)/tests $(OUT)/tests/net)#  beside who looks for it
 $(UCX_PLUGIN): $(UCX_C:%.c=$(OUT)/%.o) $(OUT)/graph/base/library.o $(OUT)/graph/base/locale.o
 	$(call say,link $@)
-	$(Q)$(LINK) -shared $(if $(SAN),,-Wl,-z,defs) $^ -o $@
+	$(Q)$(LINK) -shared -Wl,-Bsymbolic $(if $(SAN),,-Wl,-z,defs) $^ -o $@
 $(UCX_LINKS): $(UCX_PLUGIN)
 	@mkdir -p $(@D)
 	$(Q)ln -sf $(abspath $<) $@
