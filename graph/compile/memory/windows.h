@@ -7,6 +7,10 @@
  *
  * Layout asks for all there are, once, and places the others as guests of one part. Guests that share bytes with each other
  * or with their host may do so for one of these reasons, or because their lives are apart.
+ *
+ * Measured: `weir-gpt --layers 2 --seq 64 --steps 1 --plan FILE`, the devices' bytes by `weir show --json`, against a build
+ * that lists no windows. In 9 layouts of --dim 64 and 7 of --dim 128 --heads 8 (dp, tp, pp, --zero, --bf16, up to 8 devices)
+ * they save no byte: 14 are alike, and with them --tp 2 of --dim 64 takes 2.0 % more, --tp 8 of --dim 128 0.13 %.
  */
 #ifndef GRAPH_COMPILE_MEMORY_WINDOWS_H
 #define GRAPH_COMPILE_MEMORY_WINDOWS_H
