@@ -40,7 +40,7 @@ typedef struct weir_compile_opts {
     weir_dtype precision; /* WEIR_BF16, WEIR_F16: activations and their gradients are of this dtype, and products are
                             computed in it; parameters, what an optimizer keeps, gradients of weights, sums, statistics
                             and losses stay f32, and so does what goes outside and what weir_cast() says. With F16 the
-                            loss is scaled (docs/design.md, Precision) [f32] */
+                            loss is scaled (docs/design/numerics.md) [f32] */
     double loss_scale;   /* the first scale, of F16; best a power of two [65536] */
     int loss_scale_steps; /* it is doubled after so many steps without an infinite gradient; a step with one changes
                             nothing and halves it [2000] */
