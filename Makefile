@@ -494,6 +494,7 @@ check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose 
 	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)
 	@tests/check_headers
 	@tests/check_readme
+	@tests/check_docs
 
 clean: ## remove build/
 	rm -rf build
