@@ -62,18 +62,18 @@ static int run_program(int argc, char **argv)
     const options_entry table[] = {
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 100, .help = "hidden layers"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width of the hidden layers"},
-        {"--dropout", OPTIONS_REAL, &c.dropout, .min = 0, .max = 0.99, .help = "share of activations dropped"},
+        {"--dropout", OPTIONS_REAL, &c.dropout, .min = 0, .max = 0.99, .help = "fraction of activations to drop"},
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step"},
-        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
+        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate"},
         LAYOUT_OPTIONS(c.layout),
         LAYOUT_DEVICE_OPTION(c.device),
         TRAINER_OPTIONS(t.opts),
-        TRAINER_EVAL_OPTION(t.opts, "the test images are read"),
+        TRAINER_EVAL_OPTION(t.opts, "evaluations on the test images"),
         {"--data", OPTIONS_TEXT, &path, .value = "FILE", .file = OPTIONS_READS,
-         .help = "CSV of 64 pixels and a label a line [digits.csv of weir's own]"},
+         .help = "CSV with 64 pixels and a label per line; default: weir's digits.csv"},
         {.name = NULL},
     };
-    const options_spec spec = {program, "Trains a perceptron on handwritten digits.", table};
+    const options_spec spec = {program, "Train a perceptron on handwritten digits.", table};
     int status = options_parse(&spec, argc, argv);
     digits data = {0};
     if (status < 0)

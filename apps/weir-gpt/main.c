@@ -184,29 +184,29 @@ static int run_program(int argc, char **argv)
     double lr = 2e-3;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
-         .help = "what to learn; by default the project's sources"},
+         .help = "files to train on; default: the project's sources"},
         {"--validate", OPTIONS_TEXT, &validate, .value = "FILE", .file = OPTIONS_READS,
-         .help = "what to evaluate on; by default the last tenth of the text, held out"},
+         .help = "file to evaluate on; default: the last tenth of the text, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
-        {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; they divide --dim [4]"},
-        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that it sees at once"},
+        {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; must divide --dim [4]"},
+        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that the model sees at once"},
         {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
-        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "learning rate at its highest"},
+        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate"},
         LAYOUT_OPTIONS(c.layout),
         LAYOUT_DEVICE_OPTION(c.device),
-        {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations, compute them again"},
+        {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations and compute them again"},
         TRAINER_OPTIONS(t.opts),
-        TRAINER_EVAL_OPTION(t.opts, "the loss on held-out text is found"),
+        TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
-         .help = "do not train: write with the model of a checkpoint, or of a .safetensors file"},
+         .help = "do not train; write text with the model of a checkpoint or .safetensors file"},
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
-         .help = "of sampling; 0: always the likeliest byte"},
-        {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "what the sample goes on from"},
+         .help = "sampling temperature; 0: always the likeliest byte"},
+        {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "text that the sample continues"},
         {.name = NULL},
     };
-    const options_spec spec = {program, "Trains a byte-level GPT on text.", table};
+    const options_spec spec = {program, "Train a byte-level GPT on text.", table};
     int status = options_parse(&spec, argc, argv);
     text corpus = {0}, held_out = {0};
     sample.seed = t.opts.seed;

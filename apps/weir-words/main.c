@@ -106,16 +106,16 @@ static int run_program(int argc, char **argv)
 {
     run r = {.words = {.file = -1, .lanes = lanes_default(), .block = 256 << 10}, .top = 10, .mib = 1024};
     const options_entry entries[] = {
-        {"FILE", OPTIONS_TEXT, &r.words.path, .file = OPTIONS_READS, .help = "the text"},
+        {"FILE", OPTIONS_TEXT, &r.words.path, .file = OPTIONS_READS, .help = "the text file"},
         {"--lanes", OPTIONS_INT, &r.words.lanes, .min = 1, .max = WORDS_LANES_MAX,
-         .help = "blocks that are counted at a time [as many as there are cores]"},
-        {"--block", OPTIONS_INT, &r.words.block, .min = 4096, .max = 8 << 20, .help = "bytes of a block"},
-        {"--words", OPTIONS_INT, &r.mib, .min = 1, .max = 30000, .help = "MiB that all different words may take"},
-        {"--top", OPTIONS_INT, &r.top, .min = 0, .max = 2e9, .help = "so many of the most frequent words; 0: all"},
-        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .file = OPTIONS_WRITES, .help = "keep the plan"},
+         .help = "blocks to count at a time; default: one per core"},
+        {"--block", OPTIONS_INT, &r.words.block, .min = 4096, .max = 8 << 20, .help = "bytes per block"},
+        {"--words", OPTIONS_INT, &r.mib, .min = 1, .max = 30000, .help = "MiB for the table of distinct words"},
+        {"--top", OPTIONS_INT, &r.top, .min = 0, .max = 2e9, .help = "most frequent words to print; 0: all"},
+        {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .file = OPTIONS_WRITES, .help = "save the compiled plan"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Counts the words of a text file.", entries}, argc, argv);
+    int status = options_parse(&(options_spec){program, "Count the words of a text file.", entries}, argc, argv);
     if (status < 0)
         status = open_file(&r);
     r.words.words_bytes = (uint64_t)r.mib << 20;

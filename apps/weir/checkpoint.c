@@ -20,11 +20,11 @@
 
 static int help(FILE *to)
 {
-    fprintf(to, "usage: weir checkpoint ls|verify|convert ...\n\n");
-#define X(name, arguments, text) fprintf(to, "  %-8s %-30s %s\n", #name, arguments, text);
+    fprintf(to, "usage: weir checkpoint ls|verify|convert ...\nLook at checkpoints, verify and convert them.\n\n");
+#define X(name, arguments, text) fprintf(to, "  %-38s %s\n", #name " " arguments, text);
     CHECKPOINT_LIST(X)
 #undef X
-    fprintf(to, "\n`weir checkpoint ls --help` and so on tell more. Checkpoints come from weir_session_save().\n");
+    fprintf(to, "\n`weir checkpoint ls --help` and so on list the options. Programs write checkpoints with weir_session_save().\n");
     return 0;
 }
 
@@ -185,10 +185,10 @@ int checkpoint_verify(int argc, char **argv)
     const char *path = NULL;
     struct checkpoint_paths found;
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors file, or the index of several"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){verify_program, "Reads every byte of checkpoints, and says what is not "
+    int status = options_parse(&(options_spec){verify_program, "Read every byte of checkpoints, and report what is not "
                                                                "as it was saved.", table}, argc, argv);
     if (status < 0 && (status = checkpoint_find(verify_program, path, &found)) < 0) {
         status = 0;

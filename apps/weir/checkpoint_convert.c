@@ -197,18 +197,19 @@ int checkpoint_convert(int argc, char **argv)
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of them (its newest), a .safetensors file or "
+        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of checkpoints (the newest), a .safetensors file, "
                                                 "the index of several, or a folder of .npy files"},
         {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint"},
-        {"--npy", OPTIONS_FLAG, &c.npy, .help = "TO is a folder of .npy files"},
-        {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose type or shape is not read"},
-        {"--all", OPTIONS_FLAG, &c.all, .help = "optimizer state, other state and positions too, not parameters alone"},
-        {"--map", OPTIONS_TEXT, &c.map, .file = OPTIONS_READS, .value = "FILE", .help = "names of another program: a file, or a map of weir's own, as gpt2.map"},
-        {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "read the map from right to left: to the other's names"},
-        {"--force", OPTIONS_FLAG, &c.force, .help = "move a file or folder that is in the way to TO.before-1, -2, ..."},
+        {"--npy", OPTIONS_FLAG, &c.npy, .help = "make TO a folder of .npy files"},
+        {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose dtype or shape weir does not read"},
+        {"--all", OPTIONS_FLAG, &c.all, .help = "convert all state and source positions; default: parameters only"},
+        {"--map", OPTIONS_TEXT, &c.map, .file = OPTIONS_READS, .value = "FILE",
+         .help = "map of another program's names: your file, or a map that comes with weir, as gpt2.map"},
+        {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "use the map in reverse: from weir's names to the other program's"},
+        {"--force", OPTIONS_FLAG, &c.force, .help = "if TO exists, move it to TO.before-1, -2, ..."},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Converts checkpoints to other forms and back.", table}, argc,
+    int status = options_parse(&(options_spec){program, "Convert checkpoints to other formats and back.", table}, argc,
                                argv);
     if (status >= 0)
         return status;

@@ -291,11 +291,11 @@ int checkpoint_ls(int argc, char **argv)
     bool json = false;
     struct checkpoint_paths found, left = {.count = 0};
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of them, or a .safetensors file or the index of several"},
-        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object, or an array of them"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors file, or the index of several"},
+        {"--json", OPTIONS_FLAG, &json, .help = "print a JSON object, or an array of them"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Lists a folder's checkpoints, or what is in one.", table},
+    int status = options_parse(&(options_spec){program, "List the checkpoints of a folder, or the contents of one.", table},
                                argc, argv);
     if (status < 0 && checkpoint_left(path, &left))
         list_left(&left, json ? stderr : stdout);

@@ -16,7 +16,7 @@
     X(show, "PLAN [--json] [--tensors] [--svg FILE]", "print a plan: memory, actors, registers")          \
     X(check, "PLAN", "prove that a plan cannot deadlock")                                               \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
-    X(checkpoint, "ls|verify|convert DIR ...", "look at what was saved, verify it, convert it")          \
+    X(checkpoint, "ls|verify|convert DIR ...", "list, verify and convert checkpoints")                   \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
     X(keygen, "[FILE]", "make a secret, for WEIR_KEY_FILE")                                             \
@@ -32,7 +32,7 @@ int command_check_readable(const char *program, const char *path);
 /* The option of verbs that load plans, a list; and what it asks for: -1, or the exit status after reporting. */
 #define COMMAND_OPS_OPTION(list) \
     {"--load", OPTIONS_LIST, &(list), .value = "FILE.so", .file = OPTIONS_READS, \
-     .help = "a shared object with ops of its own"}
+     .help = "load your own ops from a shared object"}
 int command_load_ops(const char *program, const options_list *objects);
 
 /* Loads a plan for `program` ("weir show"). NULL after reporting; *status is then the exit status. */

@@ -125,10 +125,10 @@ int command_devices(int argc, char **argv)
     static struct listing list; /* large */
     bool json = false;
     const options_entry table[] = {
-        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
+        {"--json", OPTIONS_FLAG, &json, .help = "print one JSON object"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Lists the devices of this machine, and how they reach each other.",
+    int status = options_parse(&(options_spec){program, "List the devices of this machine, and how they reach each other.",
                                                table},
                                argc, argv);
     if (status >= 0)

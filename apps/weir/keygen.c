@@ -57,10 +57,10 @@ int command_keygen(int argc, char **argv)
     char secret[WEIR_KEY_BYTES];
     const options_entry table[] = {
         {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_WRITES,
-         .help = "a new file for it; default: standard output"},
+         .help = "new file for the secret; default: standard output"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Makes a new secret, for a file that WEIR_KEY_FILE names.", table},
+    int status = options_parse(&(options_spec){program, "Make a new secret, for a file that WEIR_KEY_FILE names.", table},
                                argc, argv);
     if (status >= 0)
         return status;

@@ -46,11 +46,12 @@ weir_plan *command_load(const char *program, const char *path, int *status)
 
 static int help(FILE *to)
 {
-    fprintf(to, "usage: weir VERB ...\n\n");
-#define X(verb, arguments, text) fprintf(to, "  %-6s %-38s %s\n", #verb, arguments, text);
+    fprintf(to, "usage: weir VERB ...\nLook at plans, check and run them, start ranks, and look after checkpoints.\n\n");
+#define X(verb, arguments, text) fprintf(to, "  %-46s %s\n", #verb " " arguments, text);
     COMMAND_LIST(X)
 #undef X
-    fprintf(to, "\n`weir VERB --help` tells more, `weir --version` which one it is. Plans come from weir_plan_save(), or from weir-gpt --plan FILE.\n");
+    fprintf(to, "\n`weir VERB --help` lists the options of a verb, `weir --version` prints the version. Programs write plans with\n"
+                "weir_plan_save(); weir-gpt does with --plan FILE.\n");
     return 0;
 }
 

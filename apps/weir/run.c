@@ -524,15 +524,15 @@ int command_run(int argc, char **argv)
     runner r = {.name = "main"};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
-        {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run [as many as --feed has, or 10]"},
-        {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "which of the plan's programs"},
+        {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run; default: as many as --feed has, or 10"},
+        {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "the plan's program to run"},
         {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .file = OPTIONS_READS,
-         .help = "parameters: a checkpoint, or a .safetensors"},
+         .help = "load parameters from a checkpoint or a .safetensors file"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .file = OPTIONS_READS_NAMED,
-         .help = "values of an input: .npy, - for standard input"},
-        {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "inputs without a file get random numbers, or zeros"},
+         .help = "read an input from a .npy file; -: standard input"},
+        {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "give inputs without a file random numbers, or zeros"},
         {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME=FILE", .file = OPTIONS_WRITES_NAMED,
-         .help = "where values go: .npy, - for standard output"},
+         .help = "write a value to a .npy file; -: standard output"},
         COMMAND_OPS_OPTION(objects),
         WORKERS_OPTIONS(r.workers, r.pin),
         CHECK_FINITE_OPTION(r.check_finite),
@@ -540,7 +540,7 @@ int command_run(int argc, char **argv)
          .help = "write a trace for ui.perfetto.dev"},
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Runs a plan with values of its own.", table}, argc, argv);
+    int status = options_parse(&(options_spec){program, "Run a plan with your own values.", table}, argc, argv);
     if (status >= 0)
         return status;
     if ((status = command_load_ops(program, &objects)) >= 0)

@@ -32,24 +32,24 @@ int command_show(int argc, char **argv)
     options_list objects = {0};
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
-        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
+        {"--json", OPTIONS_FLAG, &json, .help = "print one JSON object"},
         {"--svg", OPTIONS_TEXT, &picture.svg, .value = "FILE", .file = OPTIONS_WRITES,
-         .help = "draw what stages do in each phase (with dot)"},
+         .help = "draw the stages and their phases (needs dot)"},
         {"--dot", OPTIONS_TEXT, &picture.dot, .value = "FILE", .file = OPTIONS_WRITES,
-         .help = "write that for graphviz"},
-        {"--every", OPTIONS_FLAG, &picture.every, .help = "draw each actor"},
-        {"--tensors", OPTIONS_FLAG, &list.tensors, .help = "list logical tensors: type, devices, layout, line"},
-        {"--filter", OPTIONS_TEXT, &list.filter, .value = "GLOB", .help = "list those of this name: actors, or tensors"},
-        {"--device", OPTIONS_TEXT, &list.device, .value = "GLOB", .help = "list what is on these: \"cpu:[0-3]\""},
-        {"--stage", OPTIONS_INT, &list.stage, .min = 1, .max = 65536, .help = "list what is of this stage of a pipeline"},
+         .help = "write the picture for graphviz"},
+        {"--every", OPTIONS_FLAG, &picture.every, .help = "draw every actor"},
+        {"--tensors", OPTIONS_FLAG, &list.tensors, .help = "list logical tensors: dtype, devices, layout, source line"},
+        {"--filter", OPTIONS_TEXT, &list.filter, .value = "GLOB", .help = "list only the actors, or tensors, with this name"},
+        {"--device", OPTIONS_TEXT, &list.device, .value = "GLOB", .help = "list only these devices, as \"cpu:[0-3]\""},
+        {"--stage", OPTIONS_INT, &list.stage, .min = 1, .max = 65536, .help = "list only this pipeline stage"},
         {"--ranks", OPTIONS_INT, &ranks, .min = 1, .max = 4096,
-         .help = "what N ranks, each on a host, exchange, and in what memory"},
+         .help = "show the traffic and memory of N ranks, each on a host of its own"},
         {"--devices", OPTIONS_INT, &devices, .min = 1, .max = 4096,
-         .help = "of each of those ranks [shared out evenly]"},
+         .help = "devices per rank, for --ranks; default: shared out evenly"},
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Prints a plan.", table}, argc, argv);
+    int status = options_parse(&(options_spec){program, "Print a plan.", table}, argc, argv);
     if (status < 0)
         status = command_load_ops(program, &objects);
     if (status >= 0)

@@ -32,11 +32,11 @@ typedef struct layout {
     {"--tp", OPTIONS_INT, &(l).tp, .min = 1, .max = WEIR_DEVICES_MAX, .help = "tensor parallel: devices that share a layer"},    \
     {"--pp", OPTIONS_INT, &(l).pp, .min = 1, .max = LAYOUT_STAGES_MAX, .help = "pipeline stages"},                 \
     {"--micro", OPTIONS_INT, &(l).micro, .min = 1, .max = 4096,                                                    \
-     .help = "micro-batches per step; a pipeline wants at least --pp"},                                           \
+     .help = "micro-batches per step; with a pipeline use at least --pp"},                                        \
     {"--zero", OPTIONS_FLAG, &(l).zero, .help = "split optimizer state over the data-parallel devices"}
 /* The kind of the devices, for a program's table; `kind` is a variable, NULL at first. */
 #define LAYOUT_DEVICE_OPTION(kind) \
-    {"--device", OPTIONS_TEXT, &(kind), .value = "KIND", .help = "what it trains on, cpu or cuda [cpu]"}
+    {"--device", OPTIONS_TEXT, &(kind), .value = "KIND", .help = "kind of device to train on: cpu or cuda [cpu]"}
 
 /* A layout with every zero replaced by one. */
 layout layout_full(layout l);

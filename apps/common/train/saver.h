@@ -41,14 +41,14 @@ typedef struct saver_opts {
 
 /* Their entries for a program's table; `o` is a saver_opts variable. */
 #define SAVER_OPTIONS(o)                                                                                              \
-    {"--save", OPTIONS_TEXT, &(o).save, .value = "DIR", .help = "keep checkpoints there, of the last step too"},      \
+    {"--save", OPTIONS_TEXT, &(o).save, .value = "DIR", .help = "save checkpoints in DIR, also after the last step"}, \
     {"--save-every", OPTIONS_TEXT, &(o).every, .value = "N|Nmin",                                                     \
-     .help = "steps, or minutes as 5min, from one to the next; default: at the end only"},                            \
-    {"--keep", OPTIONS_INT, &(o).keep, .min = 1, .max = 1e9, .help = "checkpoints that stay, the newest"},            \
+     .help = "steps, or minutes as 5min, between checkpoints; default: only at the end"},                             \
+    {"--keep", OPTIONS_INT, &(o).keep, .min = 1, .max = 1e9, .help = "newest checkpoints to keep"},                   \
     {"--resume", OPTIONS_TEXT, &(o).resume, .value = "DIR", .file = OPTIONS_READS,                                    \
-     .help = "go on from a checkpoint, or the newest in DIR; the layout may be another"},                             \
+     .help = "continue from a checkpoint, or from the newest in DIR, in any layout"},                                 \
     {"--snapshot-every", OPTIONS_INT, &(o).snapshot_every, .min = 1, .max = 1e9,                                      \
-     .help = "steps from one snapshot in memory to the next, for `weir launch --restarts`"}
+     .help = "steps between snapshots in memory, for `weir launch --restarts`"}
 
 #define SAVER_KEEP_DEFAULT 3
 

@@ -63,20 +63,20 @@ typedef struct trainer_opts {
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
 #define TRAINER_OPTIONS(o)                                                                                            \
     {"--steps", OPTIONS_INT, &(o).steps, .min = 1, .max = 1e9,                                                         \
-     .help = "training steps in all, those before --resume included; a schedule of the learning rate ends there"},    \
-    {"--seed", OPTIONS_U64, &(o).seed, .help = "of initial values, data and sampling [0]"},                           \
-    {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "limit per device, as 512MiB"},                  \
+     .help = "total training steps, including those before --resume; the learning rate's schedule ends there"},       \
+    {"--seed", OPTIONS_U64, &(o).seed, .help = "seed of initial values, data and sampling [0]"},                      \
+    {"--memory", OPTIONS_TEXT, &(o).memory, .value = "SIZE", .help = "memory limit per device, as 512MiB"},           \
     {"--offload", OPTIONS_TEXT, &(o).offload, .value = "disk:DIR",                                                    \
-     .help = "with --memory: what there is no room for may wait in a file there"},                                    \
+     .help = "with --memory: let values wait in a file in DIR"},                                                      \
     {"--per-host", OPTIONS_INT, &(o).per_host, .min = 1, .max = WEIR_DEVICES_MAX,                                     \
-     .help = "devices of one host: conversions go within hosts first, then between; default: all are alike"},          \
+     .help = "devices per host: convert within hosts first, then between; default: treat all alike"},                  \
     {"--link", OPTIONS_TEXT, &(o).link, .value = "RATE TIME",                                                         \
-     .help = "what lies between hosts, as '10Gbit 200us': bandwidth and round trip; as much is under way as it takes"}, \
-    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "each op in a kernel of its own; on CPUs the same bits"},   \
+     .help = "bandwidth and round trip of the link between hosts, as '10Gbit 200us'; the plan keeps it full"},          \
+    {"--no-fusion", OPTIONS_FLAG, &(o).no_fusion, .help = "run each op in a kernel of its own; on CPUs the same bits"}, \
     {"--fast-reduce", OPTIONS_FLAG, &(o).fast_reduce,                                                                 \
-     .help = "accelerators add in an order of their own, faster; other bits. On CPUs nothing changes"},               \
+     .help = "let accelerators sum in their own order: faster, other bits; no effect on CPUs"},                       \
     {"--bf16", OPTIONS_FLAG, &(o).bf16, .help = "compute in bf16; parameters, sums and losses stay f32"},             \
-    {"--f16", OPTIONS_FLAG, &(o).f16, .help = "in f16, with a scaled loss"},                                          \
+    {"--f16", OPTIONS_FLAG, &(o).f16, .help = "compute in f16, with a scaled loss"},                                  \
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     CHECK_FINITE_OPTION((o).check_finite),                                                                            \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .file = OPTIONS_WRITES,                                        \
@@ -90,7 +90,7 @@ typedef struct trainer_opts {
 /* The same for a program that has a judgement; `what` says what it measures. */
 #define TRAINER_EVAL_OPTION(o, what)                                                                                  \
     {"--eval-every", OPTIONS_INT, &(o).eval_every, .min = 1, .max = 1e9,                                              \
-     .help = "steps after which " what "; default: at the end only"}
+     .help = "steps between " what "; default: only at the end"}
 
 /* How good a program finds what it trains. */
 typedef struct trainer_judge {

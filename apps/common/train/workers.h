@@ -13,12 +13,12 @@
 
 /* The options, for a program's table; variables of type int and bool. */
 #define WORKERS_OPTIONS(workers, pin)                                                                                  \
-    {"--workers", OPTIONS_INT, &(workers), .min = 1, .max = 1024, .help = "threads; default: as cores and devices"},   \
-    {"--pin", OPTIONS_FLAG, &(pin), .help = "bind each of them to a core"}
+    {"--workers", OPTIONS_INT, &(workers), .min = 1, .max = 1024, .help = "worker threads; default: one per device, at most one per core"}, \
+    {"--pin", OPTIONS_FLAG, &(pin), .help = "bind each worker to a core"}
 
 /* And one for whether what is computed is looked at; of type bool. */
 #define CHECK_FINITE_OPTION(check)                                                                                     \
-    {"--check-finite", OPTIONS_FLAG, &(check), .help = "end at the first NaN or infinity, and name the op that made it"}
+    {"--check-finite", OPTIONS_FLAG, &(check), .help = "stop at the first NaN or infinity, and name the op that made it"}
 
 /* One line on stderr when the process's mask or quota left the session fewer workers than devices. For a session whose number
  * of workers nobody chose, at rest. */

@@ -44,7 +44,7 @@ static const bench benches[] = {
 /* Its text, and its names in JSON. */
 #define ACTORS_HELP(name, text, ...) "\n  " #name "_ns  " text
 static const char about[] =
-    "Measures this machine.\n\n"
+    "Measure this machine.\n\n"
     "place FILE packs the blocks of a CSV file, id,lower,upper,size (alive on [lower, upper)), as a compilation packs\n"
     "memory, and prints the height that it reached and a lower bound.\n\n"
     "scale compiles a small GPT for 8 to 1,024 devices, data parallel, and one of 64 layers for 16 x 8 x 8, and prints\n"
@@ -159,29 +159,29 @@ int command_bench(int argc, char **argv)
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
          .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
-        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "of place: blocks, as CSV"},
-        {"--json", OPTIONS_FLAG, &json, .help = "one JSON object"},
-        {"--quick", OPTIONS_FLAG, &quick, .help = "one round rather than several: to try it out"},
-        {"--bf16", OPTIONS_FLAG, &bf16, .help = "of gpt: the step in bf16, held against products in bf16 too"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "place: blocks, as CSV"},
+        {"--json", OPTIONS_FLAG, &json, .help = "print one JSON object"},
+        {"--quick", OPTIONS_FLAG, &quick, .help = "measure one round instead of several"},
+        {"--bf16", OPTIONS_FLAG, &bf16, .help = "gpt: measure the step in bf16, beside products in bf16"},
         {"--micro", OPTIONS_INT, &micro, .min = 1, .max = 4,
-         .help = "of gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
+         .help = "gpt: micro-batches a step, 1, 2 or 4 [2; on two devices 1]"},
         {"--device", OPTIONS_TEXT, &device.device, .value = "cuda",
-         .help = "of gpt: GPT-2's smallest in bf16 on a card, beside products of large matrices; of actors: its queues;"
-                 " of allreduce: cards, those of all processes of weir launch"},
-        {"--batch", OPTIONS_INT, &device.batch, .min = 1, .max = 1e6, .help = "of gpt --device: rows a step [64]"},
-        {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "of gpt --device: steps a round [10]"},
-        {"--no-fusion", OPTIONS_FLAG, &device.no_fusion, .help = "of gpt --device: each op in a kernel of its own"},
-        {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "of allreduce: so many alone [2 and 4]"},
+         .help = "gpt: GPT-2's smallest in bf16 on a card, beside products of large matrices; actors: its queues;"
+                 " allreduce: cards, those of all processes of weir launch"},
+        {"--batch", OPTIONS_INT, &device.batch, .min = 1, .max = 1e6, .help = "gpt --device: rows a step [64]"},
+        {"--steps", OPTIONS_INT, &device.steps, .min = 1, .max = 1e6, .help = "gpt --device: steps a round [10]"},
+        {"--no-fusion", OPTIONS_FLAG, &device.no_fusion, .help = "gpt --device: run each op in a kernel of its own"},
+        {"--ranks", OPTIONS_INT, &sum.ranks, .min = 2, .max = BENCH_TEAM_MAX, .help = "allreduce: only this many ranks [2 and 4]"},
         {"--bytes", OPTIONS_INT, &sum.bytes, .min = 4, .max = 1 << 30,
-         .help = "of link, allreduce: of so many alone [64 B to 16 MiB; 4 B to 64 MiB]"},
-        {"--shm", OPTIONS_FLAG, &shm, .help = "of link, allreduce: in shared memory alone"},
-        {"--tcp", OPTIONS_FLAG, &tcp, .help = "of link, allreduce: over TCP alone"},
+         .help = "link, allreduce: only this size [64 B to 16 MiB; 4 B to 64 MiB]"},
+        {"--shm", OPTIONS_FLAG, &shm, .help = "link, allreduce: only in shared memory"},
+        {"--tcp", OPTIONS_FLAG, &tcp, .help = "link, allreduce: only over TCP"},
         {"--devices", OPTIONS_INT, &scale.devices, .min = 1, .max = 65536,
-         .help = "of scale: only plans of at most so many [all]"},
-        {"--layers", OPTIONS_INT, &scale.layers, .min = 1, .max = 1000, .help = "of scale: transformer blocks [4]"},
-        {"--dp", OPTIONS_INT, &scale.dp, .min = 1, .max = 65536, .help = "of scale: data parallel devices [1]"},
-        {"--tp", OPTIONS_INT, &scale.tp, .min = 1, .max = 1024, .help = "of scale: tensor parallel devices [1]"},
-        {"--pp", OPTIONS_INT, &scale.pp, .min = 1, .max = LAYOUT_STAGES_MAX, .help = "of scale: pipeline stages [1]"},
+         .help = "scale: only plans of at most N devices [all]"},
+        {"--layers", OPTIONS_INT, &scale.layers, .min = 1, .max = 1000, .help = "scale: transformer blocks [4]"},
+        {"--dp", OPTIONS_INT, &scale.dp, .min = 1, .max = 65536, .help = "scale: data parallel devices [1]"},
+        {"--tp", OPTIONS_INT, &scale.tp, .min = 1, .max = 1024, .help = "scale: tensor parallel devices [1]"},
+        {"--pp", OPTIONS_INT, &scale.pp, .min = 1, .max = LAYOUT_STAGES_MAX, .help = "scale: pipeline stages [1]"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, about, table}, argc, argv);

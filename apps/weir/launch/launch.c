@@ -239,34 +239,34 @@ int command_launch(int argc, char **argv)
 {
     launch_opts o = {.liveness = NAN, .stall = NAN, .join = NAN};
     const options_entry table[] = {
-        {"-n", OPTIONS_INT, &o.ranks, .min = 1, .max = LAUNCH_RANKS_MAX, .help = "ranks: processes to start"},
+        {"-n", OPTIONS_INT, &o.ranks, .min = 1, .max = LAUNCH_RANKS_MAX, .help = "ranks (processes) to start"},
         {"--hosts", OPTIONS_TEXT, &o.hosts, .value = "A:2,B:2",
-         .help = "where, over ssh (or $WEIR_RSH), in this order; default: here"},
+         .help = "hosts with their ranks, over ssh (or $WEIR_RSH); default: this host"},
         {"--restarts", OPTIONS_INT, &o.restarts, .min = 0, .max = 1e9,
-         .help = "how often to start all ranks anew when one is lost; snapshots in hosts' memory stay"},
+         .help = "how often to restart all ranks after one is lost; snapshots in memory stay"},
         {"--min-ranks", OPTIONS_INT, &o.least, .min = 1, .max = LAUNCH_RANKS_MAX,
-         .help = "go on with so many when hosts are gone; default: all"},
+         .help = "continue with at least N ranks after hosts are lost; default: all"},
         {"--ranks-file", OPTIONS_TEXT, &o.ranks_file, .value = "FILE", .file = OPTIONS_READS,
-         .help = "holds how many ranks are wanted; they change when it does"},
-        {"--devices", OPTIONS_INT, &o.devices, .min = 1, .max = 4096, .help = "of each rank; default: as needed"},
+         .help = "file with the wanted number of ranks; they change when it changes"},
+        {"--devices", OPTIONS_INT, &o.devices, .min = 1, .max = 4096, .help = "devices per rank; default: as many as the plan needs"},
         {"--liveness", OPTIONS_REAL, &o.liveness, .min = 0.1, .max = 86400,
-         .help = "seconds without a sign of life until a rank is lost"},
+         .help = "seconds of silence after which a rank is lost"},
         {"--stall", OPTIONS_REAL, &o.stall, .min = 0, .max = 86400,
-         .help = "seconds in which nothing fires until that is reported; 0: never"},
-        {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks to come"},
+         .help = "seconds without progress before a report; 0: never"},
+        {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks"},
         {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .file = OPTIONS_READS,
-         .help = "a secret by weir keygen; default: a fresh one"},
-        {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "make no secret; connections are plain, between hosts too"},
-        {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "what other hosts call rank 0's"},
-        {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "where ranks meet; default: drawn"},
+         .help = "file with a secret, from weir keygen; default: a new secret"},
+        {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "use no secret: connections are not encrypted, between hosts too"},
+        {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "address of rank 0's host, as other hosts see it"},
+        {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "rank 0's port; default: a random one"},
         {"--carrier", OPTIONS_TEXT, &o.carriers, .value = "LIST",
-         .help = "carriers to use for registers, of shm,ipc,tcp,ucx"},
-        {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not begin lines with the rank that printed them"},
+         .help = "carriers for registers: a list of shm,ipc,tcp,ucx"},
+        {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not prefix lines with the rank that printed them"},
         {.name = NULL},
     };
     const options_spec spec = {program,
-                               "Starts ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
-                               "The options of weir launch come before PROGRAM; all that follows it is PROGRAM's own. A \"--\" "
+                               "Start the ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
+                               "Put the options of weir launch before PROGRAM; the rest belongs to PROGRAM. A \"--\" "
                                "may stand\nbetween them.", table};
     const int end = options_end(&spec, argc, argv), status = options_parse(&spec, end, argv);
     const int first = end + (end < argc && !strcmp(argv[end], "--"));
