@@ -50,8 +50,7 @@ static int help(FILE *to)
 #define X(verb, arguments, text) fprintf(to, "  %-46s %s\n", #verb " " arguments, text);
     COMMAND_LIST(X)
 #undef X
-    fprintf(to, "\n`weir VERB --help` lists the options of a verb, `weir --version` prints the version. Programs write plans with\n"
-                "weir_plan_save(); weir-gpt does with --plan FILE.\n");
+    fprintf(to, "\n`weir VERB --help` lists a verb's options, `weir --version` prints the version. weir-gpt --plan FILE writes a plan.\n");
     return 0;
 }
 

@@ -259,15 +259,12 @@ int command_launch(int argc, char **argv)
         {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "use no secret: connections are not encrypted, between hosts too"},
         {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "address of rank 0's host, as other hosts see it"},
         {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "rank 0's port; default: a random one"},
-        {"--carrier", OPTIONS_TEXT, &o.carriers, .value = "LIST",
-         .help = "carriers for registers: a list of shm,ipc,tcp,ucx"},
+        {"--carrier", OPTIONS_TEXT, &o.carriers, .value = "LIST", .help = "carriers for registers: a list of shm,ipc,tcp,ucx"},
         {"--no-prefix", OPTIONS_FLAG, &o.no_prefix, .help = "do not prefix lines with the rank that printed them"},
         {.name = NULL},
     };
-    const options_spec spec = {program,
-                               "Start the ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
-                               "Put the options of weir launch before PROGRAM; the rest belongs to PROGRAM. A \"--\" "
-                               "may stand\nbetween them.", table};
+    const options_spec spec = {program, "Start the ranks of a program: weir launch -n 4 PROGRAM ARGS...\n"
+                                        "Put the options of weir launch before PROGRAM, or before a \"--\" in front of it.", table};
     const int end = options_end(&spec, argc, argv), status = options_parse(&spec, end, argv);
     const int first = end + (end < argc && !strcmp(argv[end], "--"));
     if (status >= 0)
