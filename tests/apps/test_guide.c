@@ -21,6 +21,7 @@ static void does_as_it_says(const char *page)
 PAGE(first_model, "1-first-model")
 PAGE(layouts, "2-layouts")
 PAGE(pipelines, "3-pipelines")
+PAGE(processes, "4-processes")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {
