@@ -22,6 +22,7 @@ PAGE(first_model, "1-first-model")
 PAGE(layouts, "2-layouts")
 PAGE(pipelines, "3-pipelines")
 PAGE(processes, "4-processes")
+PAGE(saving, "5-save")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {
