@@ -23,6 +23,7 @@ PAGE(layouts, "2-layouts")
 PAGE(pipelines, "3-pipelines")
 PAGE(processes, "4-processes")
 PAGE(saving, "5-save")
+PAGE(limits, "6-limits")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {
