@@ -24,6 +24,7 @@ PAGE(pipelines, "3-pipelines")
 PAGE(processes, "4-processes")
 PAGE(saving, "5-save")
 PAGE(limits, "6-limits")
+PAGE(own_functions, "7-functions")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {
