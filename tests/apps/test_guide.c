@@ -25,6 +25,7 @@ PAGE(processes, "4-processes")
 PAGE(saving, "5-save")
 PAGE(limits, "6-limits")
 PAGE(own_functions, "7-functions")
+PAGE(embedding, "8-embedding")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {
