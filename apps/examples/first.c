@@ -1,14 +1,13 @@
-/* first.c: a network with one hidden layer learns the sine. */
-#include <math.h>
+/* first.c: a network with one hidden layer learns the square of a number. */
 #include <stdio.h>
 #include <weir/weir.h>
 
 enum { POINTS = 64, HIDDEN = 32, STEPS = 2000 };
 
-/* Point i of a step, between -3 and 3: the same in each run. */
+/* Point i of a step, between -1 and 1: the same in each run. */
 static float point(int64_t step, int i)
 {
-    return 6 * weir_random_uniform((uint64_t)step, (uint64_t)i) - 3;
+    return 2 * weir_random_uniform((uint64_t)step, (uint64_t)i) - 1;
 }
 
 static weir_status draw_x(void *ctx, const weir_view *x, int64_t step, int micro)
@@ -23,7 +22,7 @@ static weir_status draw_target(void *ctx, const weir_view *target, int64_t step,
 {
     (void)ctx, (void)micro;
     for (int i = 0; i < POINTS; i++)
-        ((float *)target->data)[i] = sinf(point(step, i));
+        ((float *)target->data)[i] = point(step, i) * point(step, i);
     return WEIR_OK;
 }
 
@@ -45,7 +44,7 @@ static weir_graph *build(void)
     weir_tensor *error = weir_sub(y, target);
     weir_tensor *loss = weir_mean(weir_mul(error, error));
     weir_fetch(loss, .name = "loss", .sink = print_loss);
-    weir_train(loss, weir_adamw(.lr = 0.01));
+    weir_train(loss, weir_sgd(.lr = 0.2));
     return g;
 }
 

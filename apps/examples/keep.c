@@ -83,7 +83,7 @@ int main(int argc, char **argv)
     weir_train(weir_mean(weir_mul(error, error)), weir_adamw(.lr = 0.1));
     weir_plan *plan = weir_compile(g, .snapshot = true);
     session = plan ? weir_session_open(plan) : NULL;
-    signal(SIGINT, stop);
+    sigaction(SIGINT, &(struct sigaction){.sa_handler = stop}, NULL);
     float weight = 0;
     bool failed = !session || train(argv[1], atoi(argv[2])) ||
                   weir_session_read(session, "line/weight", WEIR_ARRAY(&weight, WEIR_F32, 1, 1));
