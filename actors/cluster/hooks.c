@@ -30,7 +30,7 @@ static void hook_lost(void *ctx, uint32_t rank, const char *how)
     struct cluster *c = ctx;
     const weir_plan *plan = c->plan;
     struct net_life life = net_life_of(c->net, rank);
-    char last[256] = "it had told of no firing yet";
+    char last[256] = "it had reported no firing yet";
     if (life.actor < plan->actors_count)
         snprintf(last, sizeof(last), "it last fired %.150s in step %lld",
                  plan_text(plan, plan->actors[life.actor].name), (long long)life.step);

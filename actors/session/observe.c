@@ -134,7 +134,7 @@ static void waiter_add(struct waiters *to, const struct weir_session *s, uint32_
     if (to->count++ >= WAITERS_MAX || to->used >= to->bytes)
         return;
     to->used += (size_t)snprintf(to->text + to->used, to->bytes - to->used, "%s%.100s (%s, step %lld) for %.100s to %s",
-                                 to->used ? "; " : "  for it waited here: ", plan_text(plan, plan->actors[actor].name),
+                                 to->used ? "; " : "  these waited for it here: ", plan_text(plan, plan->actors[actor].name),
                                  plan_text(plan, plan->queues[plan->actors[actor].queue.i].name),
                                  (long long)s->built.actors[actor].step, plan_text(plan, plan->actors[other].name), verb);
 }

@@ -29,7 +29,7 @@ size_t session_flight_text(const struct weir_session *session, char *text, size_
 /* What this rank has done, for its sign of life. */
 void session_beat(const struct weir_session *session, struct wire_frame *frame);
 
-/* "for it waited here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
+/* "these waited for it here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker
  * fires any more. */
 void session_waiters(const struct weir_session *session, uint32_t rank, char *text, size_t bytes);
 
