@@ -465,6 +465,9 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     must_run(APPS_BIN "/weir show $T/plan --dot $T/dot --every && grep -c digraph $T/dot", output);
     must_run(APPS_BIN "/weir show $T/plan --svg $T/svg && cat $T/svg", output);
     cr_expect(strstr(output, "<svg") && strstr(output, "h0 .. h1") && strstr(output, "between devices"), "%s", output);
+    must_run(TINY_GPT " --layers 4 --pp 4 --micro 4 --steps 1 --sample 0 --plan $T/four >/dev/null && " APPS_BIN "/weir show $T/four --svg $T/svg && "
+             "grep -o 'x=\"[0-9.]*\"[^>]*>stage [0-9]' $T/svg | sort -t'\"' -k2 -n | grep -o '[0-9]$' | tr -d '\\n'", output);
+    cr_expect(!strcmp(output, "1234"), "stages from left to right: %s", output);
     cr_expect(run("PATH=/nowhere " APPS_BIN "/weir show $T/plan --svg $T/svg 2>&1", output) == 1);
     cr_expect(strstr(output, "--svg: cannot run dot, which is of the Debian package graphviz: No such file"), "%s", output);
     refuses("weir show $T/plan --svg /nowhere/a.svg", 2, "--svg: cannot write /nowhere/a.svg: No such file or directory");

@@ -485,12 +485,28 @@ static void put_stage_label(const picture *p, FILE *to, uint32_t stage)
     fprintf(to, ", %s%s", bytes_text(most, bytes), first != last ? " each" : "");
 }
 
+#define UNSEEN "style=invis, shape=point, width=0, height=0, label=\"\""
+
+/* The stages begin beside each other, the first on the left: dot keeps the order of arrows that leave one node. */
+static void put_order(const picture *p, FILE *to)
+{
+    fputs("  order [" UNSEEN ", ordering=out];\n  edge [style=invis];\n", to);
+    for (uint32_t stage = 1; stage <= p->layouts.stage_count; stage++) {
+        uint32_t first = 0;
+        while (first < p->node_count && (p->node[first].stage != stage || p->node[first].place == HOST))
+            first++;
+        fprintf(to, "  order -> s%" PRIu32 ";\n", stage);
+        if (first < p->node_count)
+            fprintf(to, "  s%" PRIu32 " -> n%" PRIu32 " [weight=0];\n", stage, first);
+    }
+}
+
 static void put_stage(const picture *p, FILE *to, uint32_t stage)
 {
     fprintf(to, "  subgraph cluster_%" PRIu32 " {\n    style=\"rounded,filled\"; color=\"#bbbbbb\"; fillcolor=\"#fafafa\"; labeljust=l;\n"
                 "    label=\"", stage);
     put_stage_label(p, to, stage);
-    fputs("\";\n", to);
+    fprintf(to, "\";\n    s%" PRIu32 " [" UNSEEN "];\n", stage);
     for (uint32_t n = 0; n < p->node_count; n++)
         if (p->node[n].stage == stage && p->node[n].place != HOST)
             put_node(p, to, n);
@@ -541,6 +557,7 @@ static void put_all(const picture *p, FILE *to)
     for (uint32_t e = 0; e < p->edge_count; e++)
         put_edge(to, &p->edge[e]);
     put_legend(to);
+    put_order(p, to);
     fputs("}\n", to);
 }
 
