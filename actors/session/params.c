@@ -356,7 +356,7 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
     if (status)
         return status;
     if (param->frozen)
-        session_await_save(s); /* which writes it from where it lies */
+        snapshot_await(&s->snapshots); /* which writes it from where it lies */
     if (s->built.cluster)
         cluster_sharing(s->built.cluster, true);
     status = check_fits(s, "write", param, value);

@@ -385,7 +385,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = session_fill(s); /* before other ranks can look */
     if (!status)
-        session_touch_snapshots(s);
+        snapshot_touch(&s->built);
     if (!status)
         status = open_trace(s, opts);
     if (!status)
@@ -470,6 +470,7 @@ weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opt
     atomic_init(&s->outside.ready_fd, -1);
     session_own(s);
     session_own_ranks(s);
+    session_own_snapshots(s);
     if (!s->progress.ran)
         error_set(WEIR_E_MEMORY, "no memory for a session");
     if (!s->progress.ran || session_open(s, &opts) || caller_opens(s)) {
@@ -556,7 +557,7 @@ static weir_status session_end(struct weir_session *s)
     send_away(s);
     session_close_ringers(s);
     ending_await_told(&s->ending);
-    session_end_saves(s);
+    snapshot_close(&s->snapshots);
     if (s->built.cluster && s->built.cluster->net)
         leave(s); /* after it nobody calls the watch */
     watch_close(s->observed.watch);

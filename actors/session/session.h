@@ -13,7 +13,7 @@
  *     ending       why and how it ends (actors/ending.h)   failure.c
  *     cluster      other ranks (actors/cluster/)           ranks.c (what they see of this one)
  *     debug        actors/debug/debug.h                    actors/debug/
- *     saver        what lives from step to step, kept      actors/snapshot/
+ *     snapshots    what lives from step to step, kept      actors/snapshot/, state.c
  *
  * actors/ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
  * `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a function of
@@ -35,6 +35,7 @@
 #include "actors/session/observed.h"
 #include "actors/session/outside.h"
 #include "actors/session/progress.h"
+#include "actors/snapshot/snapshot.h"
 #include "transport/mail/bus.h"
 
 struct cluster;
@@ -67,7 +68,7 @@ struct weir_session {
     struct ending ending;
     struct session_observed observed;
     struct cluster_owner ranks; /* of the cluster: this session, as other ranks see it */
-    struct saver *saver;        /* owned; NULL: nothing has been saved yet */
+    struct snapshots snapshots; /* this session, as saving and loading see it */
     struct bus bus;
 };
 
@@ -156,7 +157,7 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
 /* Fills what has an initial value. */
 weir_status session_fill(struct weir_session *session);
 
-/* ---- actors/snapshot/state.c ---- */
+/* ---- state.c ---- */
 
 /* For whoever looks at what lives from step to step: at rest, or failed, and then nothing fires any more. */
 weir_status session_check_still(const struct weir_session *session, const char *verb);
@@ -170,13 +171,6 @@ int64_t session_step(const struct weir_session *session);
 /* The main program goes on at step `step`, whatever it did before. At rest. */
 void session_set_step(struct weir_session *session, int64_t step);
 
-/* ---- actors/snapshot/save.c ---- */
-
-/* Has the system give the pages of the snapshots now, rather than in the first save. */
-void session_touch_snapshots(const struct weir_session *session);
-
-/* Waits for a save that is being written. Also when there has been none. end: and there will be none. */
-void session_await_save(struct weir_session *session);
-void session_end_saves(struct weir_session *session);
+void session_own_snapshots(struct weir_session *session); /* makes session->snapshots */
 
 #endif

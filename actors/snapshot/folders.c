@@ -14,7 +14,7 @@
 
 #include "actors/keep/part.h"
 #include "actors/keep/save.h"
-#include "actors/session/session.h"
+#include "actors/snapshot/snapshot.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 
@@ -113,9 +113,9 @@ static size_t bits_bytes(const weir_plan *plan)
 }
 
 /* 0: there is none. */
-static uint64_t folder_id(const struct weir_session *s, const char *dir)
+static uint64_t folder_id(const struct snapshots *s, const char *dir)
 {
-    const char *host = s->built.cluster ? s->built.cluster->members[s->built.cluster->env.rank].host : "";
+    const char *host = s->built->cluster ? s->built->cluster->members[s->built->cluster->env.rank].host : "";
     struct stat is;
     if (stat(dir, &is))
         return 0;
@@ -124,34 +124,34 @@ static uint64_t folder_id(const struct weir_session *s, const char *dir)
     return hash + !hash;
 }
 
-static bool has_shard(const struct weir_session *s, const weir_checkpoint *part, const plan_param *param, uint32_t i)
+static bool has_shard(const struct snapshots *s, const weir_checkpoint *part, const plan_param *param, uint32_t i)
 {
-    const plan_tensor *shard = built_shard(&s->built, param, i);
-    const weir_checkpoint_tensor *tensor = weir_checkpoint_find(part, plan_text(s->plan, param->name));
-    weir_view view = built_view(&s->built, shard, 0);
+    const plan_tensor *shard = built_shard(s->built, param, i);
+    const weir_checkpoint_tensor *tensor = weir_checkpoint_find(part, plan_text(s->built->plan, param->name));
+    weir_view view = built_view(s->built, shard, 0);
     if (!weir_shape_count(&view.shape))
         return true;
     return tensor && tensor->dtype == view.dtype && weir_shape_equal(&tensor->shape, &view.global) &&
-           (uint32_t)tensor->slots == plan_kept_slots(s->plan, shard) &&
+           (uint32_t)tensor->slots == plan_kept_slots(s->built->plan, shard) &&
            keep_part_has(tensor, view.offset, &view.shape);
 }
 
-static void put_bits(struct writer *w, const struct weir_session *s, const weir_checkpoint *part)
+static void put_bits(struct writer *w, const struct snapshots *s, const weir_checkpoint *part)
 {
-    unsigned char *bits = calloc(bits_bytes(s->plan) + 1, 1);
-    for (uint32_t p = 0; bits && p < s->plan->params_count; p++) {
-        const plan_param *param = &s->plan->params[p];
+    unsigned char *bits = calloc(bits_bytes(s->built->plan) + 1, 1);
+    for (uint32_t p = 0; bits && p < s->built->plan->params_count; p++) {
+        const plan_param *param = &s->built->plan->params[p];
         for (uint32_t i = 0; i < param->shards.count; i++)
             if (has_shard(s, part, param, i))
                 bits[(param->shards.first + i) / 8] |= (unsigned char)(1u << (param->shards.first + i) % 8);
     }
     w->failed |= !bits;
     if (bits)
-        put(w, bits, bits_bytes(s->plan));
+        put(w, bits, bits_bytes(s->built->plan));
     free(bits);
 }
 
-static void put_snapshot(struct writer *w, const struct weir_session *s, const weir_checkpoint *part)
+static void put_snapshot(struct writer *w, const struct snapshots *s, const weir_checkpoint *part)
 {
     const weir_checkpoint_info *info = weir_checkpoint_get_info(part);
     put_number(w, (uint64_t)info->step);
@@ -172,7 +172,7 @@ static weir_checkpoint *open_step(const char *dir, int64_t step)
     return part;
 }
 
-static void put_statement(struct writer *w, const struct weir_session *s, const struct folders_ask *ask)
+static void put_statement(struct writer *w, const struct snapshots *s, const struct folders_ask *ask)
 {
     int64_t steps[SNAPSHOTS_MAX];
     int count = keep_part_steps(ask->dir, steps, SNAPSHOTS_MAX);
@@ -235,7 +235,7 @@ static bool get_statement(struct reader r, const weir_plan *plan, struct stateme
 /* ---- rank 0 judges ---- */
 
 struct judge {
-    struct weir_session *s;
+    struct snapshots *s;
     const struct folders_ask *ask;
     struct folders *folders;
     uint32_t ranks;
@@ -251,7 +251,7 @@ static void hear(void *ctx, uint32_t rank, const void *data, size_t bytes)
     if (statement->copy)
         memcpy(statement->copy, data, bytes);
     struct reader reader = {.at = statement->copy, .left = statement->copy ? bytes : 0};
-    if (!get_statement(reader, j->s->plan, statement))
+    if (!get_statement(reader, j->s->built->plan, statement))
         *statement = (struct statement){.copy = statement->copy};
 }
 
@@ -284,7 +284,7 @@ static bool goes_with_another(const struct judge *j, const plan_param *param, ui
 {
     for (uint32_t k = 0; k < i; k++)
         if (folders_holder(j->s, param, k) == folders_holder(j->s, param, i) &&
-            plan_same_part(built_shard(&j->s->built, param, k), built_shard(&j->s->built, param, i)))
+            plan_same_part(built_shard(j->s->built, param, k), built_shard(j->s->built, param, i)))
             return true;
     return false;
 }
@@ -292,9 +292,9 @@ static bool goes_with_another(const struct judge *j, const plan_param *param, ui
 /* "h0/q/weight[0:16,32:64]" */
 static void say_lost(struct judge *j, const plan_param *param, uint32_t i, int64_t step)
 {
-    const plan_tensor *shard = built_shard(&j->s->built, param, i);
+    const plan_tensor *shard = built_shard(j->s->built, param, i);
     struct folders *f = j->folders;
-    size_t used = (size_t)snprintf(f->lost, sizeof(f->lost), "%.200s", plan_text(j->s->plan, param->name));
+    size_t used = (size_t)snprintf(f->lost, sizeof(f->lost), "%.200s", plan_text(j->s->built->plan, param->name));
     for (uint32_t d = 0; d < shard->rank && used < sizeof(f->lost); d++)
         used += (size_t)snprintf(f->lost + used, sizeof(f->lost) - used, "%s%lld:%lld%s", d ? "," : "[",
                                  (long long)shard->start[d], (long long)(shard->start[d] + shard->shape[d]),
@@ -305,8 +305,8 @@ static void say_lost(struct judge *j, const plan_param *param, uint32_t i, int64
 /* Whether somebody has every shard; then who sends what. */
 static bool is_complete(struct judge *j, int64_t step)
 {
-    for (uint32_t p = 0; p < j->s->plan->params_count; p++) {
-        const plan_param *param = &j->s->plan->params[p];
+    for (uint32_t p = 0; p < j->s->built->plan->params_count; p++) {
+        const plan_param *param = &j->s->built->plan->params[p];
         for (uint32_t i = 0; i < param->shards.count; i++) {
             uint32_t shard = param->shards.first + i, holder = folders_holder(j->s, param, i);
             uint32_t sender = has(j->now[holder], shard) ? holder : find_sender(j, shard);
@@ -394,32 +394,32 @@ static void gather_sources(struct judge *j)
 
 /* ---- what it says to all ---- */
 
-static void put_verdict(struct writer *w, const struct weir_session *s, uint32_t ranks, const struct folders *f)
+static void put_verdict(struct writer *w, const struct snapshots *s, uint32_t ranks, const struct folders *f)
 {
     put_number(w, f->asked);
     put_number(w, (uint64_t)f->step);
     put_number(w, f->nonce);
     put(w, f->leader, ranks * sizeof(*f->leader));
-    put(w, f->sender, s->plan->shards_count * sizeof(*f->sender));
+    put(w, f->sender, s->built->plan->shards_count * sizeof(*f->sender));
     put_number(w, (uint64_t)f->sources.count);
     for (int i = 0; i < f->sources.count; i++)
         put_source(w, &f->sources.item[i]);
 }
 
 struct verdict {
-    struct weir_session *s;
+    struct snapshots *s;
     struct folders *folders;
     bool heard;
 };
 
 /* Ranks in it are ranks. */
-static bool verdict_fits(const struct weir_session *s, const struct folders *f)
+static bool verdict_fits(const struct snapshots *s, const struct folders *f)
 {
-    uint32_t ranks = s->built.cluster->env.size;
+    uint32_t ranks = s->built->cluster->env.size;
     bool fits = true;
     for (uint32_t r = 0; r < ranks; r++)
         fits &= f->leader[r] <= r && f->leader[f->leader[r]] == f->leader[r];
-    for (uint32_t i = 0; i < s->plan->shards_count; i++)
+    for (uint32_t i = 0; i < s->built->plan->shards_count; i++)
         fits &= f->sender[i] < ranks || f->sender[i] == FOLDERS_NOBODY;
     return fits;
 }
@@ -429,8 +429,8 @@ static void hear_verdict(void *ctx, uint32_t rank, const void *data, size_t byte
     struct verdict *v = ctx;
     struct folders *f = v->folders;
     struct reader r = {.at = data, .left = bytes};
-    size_t leaders = v->s->built.cluster->env.size * sizeof(*f->leader);
-    size_t senders = v->s->plan->shards_count * sizeof(*f->sender);
+    size_t leaders = v->s->built->cluster->env.size * sizeof(*f->leader);
+    size_t senders = v->s->built->plan->shards_count * sizeof(*f->sender);
     (void)rank;
     f->asked = get_number(&r);
     f->step = (int64_t)get_number(&r);
@@ -467,7 +467,7 @@ static void judge_all(struct judge *j, struct writer *out)
 
 static weir_status survey_first(struct judge *j, const struct writer *mine)
 {
-    struct cluster *c = j->s->built.cluster;
+    struct cluster *c = j->s->built->cluster;
     struct writer out = {0};
     hear(j, 0, mine->bytes, mine->failed ? 0 : mine->count);
     weir_status status =
@@ -484,7 +484,7 @@ static weir_status survey_first(struct judge *j, const struct writer *mine)
 
 static weir_status survey_other(struct judge *j, const struct writer *mine)
 {
-    struct cluster *c = j->s->built.cluster;
+    struct cluster *c = j->s->built->cluster;
     struct verdict verdict = {.s = j->s, .folders = j->folders};
     weir_status status = cluster_collect(c, j->ask->kind, mine->bytes ? mine->bytes : "",
                                          mine->failed ? 0 : mine->count, NULL, NULL);
@@ -493,22 +493,22 @@ static weir_status survey_other(struct judge *j, const struct writer *mine)
     return status || verdict.heard ? status : error_set(WEIR_E_PEER, "rank 0 cannot tell what snapshots there are");
 }
 
-weir_status folders_survey(struct weir_session *s, const struct folders_ask *ask, struct folders *f)
+weir_status folders_survey(struct snapshots *s, const struct folders_ask *ask, struct folders *f)
 {
-    struct judge j = {.s = s, .ask = ask, .folders = f, .ranks = s->built.cluster ? s->built.cluster->env.size : 1};
+    struct judge j = {.s = s, .ask = ask, .folders = f, .ranks = s->built->cluster ? s->built->cluster->env.size : 1};
     struct writer mine = {0};
     *f = (struct folders){.step = -1, .lost_step = -1};
     f->leader = POOL_NEW(&f->pool, uint32_t, j.ranks + 1);
-    f->sender = POOL_NEW(&f->pool, uint32_t, s->plan->shards_count + 1);
+    f->sender = POOL_NEW(&f->pool, uint32_t, s->built->plan->shards_count + 1);
     j.of = calloc(j.ranks, sizeof(*j.of));
     j.now = calloc(j.ranks, sizeof(*j.now));
     weir_status status = f->leader && f->sender && j.of && j.now ? WEIR_OK : no_memory();
     if (!status)
         put_statement(&mine, s, ask);
-    if (status && s->built.cluster) /* the others would wait */
-        session_fail_peer(s, s->built.cluster->env.rank, "%s", weir_error());
+    if (status && s->built->cluster) /* the others would wait */
+        s->lost(s, weir_error());
     if (!status)
-        status = built_rank(&s->built) ? survey_other(&j, &mine) : survey_first(&j, &mine);
+        status = built_rank(s->built) ? survey_other(&j, &mine) : survey_first(&j, &mine);
     for (uint32_t r = 0; j.of && r < j.ranks; r++)
         free(j.of[r].copy);
     free(j.of);
@@ -525,14 +525,14 @@ void folders_free(struct folders *f)
 
 /* ---- who writes what ---- */
 
-uint32_t folders_holder(const struct weir_session *s, const plan_param *param, uint32_t i)
+uint32_t folders_holder(const struct snapshots *s, const plan_param *param, uint32_t i)
 {
-    return s->built.cluster ? s->plan->spaces[arena_space(s->plan, built_shard(&s->built, param, i)).i].rank : 0;
+    return s->built->cluster ? s->built->plan->spaces[arena_space(s->built->plan, built_shard(s->built, param, i)).i].rank : 0;
 }
 
-uint32_t folders_place(const struct weir_session *s, const struct folders *f, uint32_t *count)
+uint32_t folders_place(const struct snapshots *s, const struct folders *f, uint32_t *count)
 {
-    uint32_t me = built_rank(&s->built), ranks = s->built.cluster ? s->built.cluster->env.size : 1, before = 0;
+    uint32_t me = built_rank(s->built), ranks = s->built->cluster ? s->built->cluster->env.size : 1, before = 0;
     *count = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         bool same = f->leader[r] == f->leader[me];
@@ -542,15 +542,15 @@ uint32_t folders_place(const struct weir_session *s, const struct folders *f, ui
     return before;
 }
 
-bool folders_writes(const struct weir_session *s, const struct folders *f, const plan_param *param, uint32_t i)
+bool folders_writes(const struct snapshots *s, const struct folders *f, const plan_param *param, uint32_t i)
 {
-    uint32_t here = f->leader[built_rank(&s->built)], holders = 0, before = 0;
+    uint32_t here = f->leader[built_rank(s->built)], holders = 0, before = 0;
     for (uint32_t k = 0; k < param->shards.count; k++) {
         bool same = f->leader[folders_holder(s, param, k)] == here &&
-                    plan_same_part(built_shard(&s->built, param, k), built_shard(&s->built, param, i));
+                    plan_same_part(built_shard(s->built, param, k), built_shard(s->built, param, i));
         holders += same;
         before += same && k < i;
     }
-    return holders && built_owns_tensor(&s->built, built_shard(&s->built, param, i)) &&
-           before == (uint32_t)(param - s->plan->params) % holders;
+    return holders && built_owns_tensor(s->built, built_shard(s->built, param, i)) &&
+           before == (uint32_t)(param - s->built->plan->params) % holders;
 }

@@ -29,7 +29,7 @@
 
 #define FOLDERS_NOBODY UINT32_MAX
 
-struct weir_session;
+struct snapshots;
 
 struct folders_ask {
     const char *dir;      /* this rank's folder, there or not */
@@ -54,17 +54,17 @@ struct folders {
 };
 
 /* E_PEER, E_MEMORY; *folders is to be freed in any case. */
-weir_status folders_survey(struct weir_session *session, const struct folders_ask *ask, struct folders *folders);
+weir_status folders_survey(struct snapshots *owner, const struct folders_ask *ask, struct folders *folders);
 void folders_free(struct folders *folders); /* also a zeroed one */
 
 /* This rank's number among those that see its folder, and how many they are. */
-uint32_t folders_place(const struct weir_session *session, const struct folders *folders, uint32_t *count);
+uint32_t folders_place(const struct snapshots *owner, const struct folders *folders, uint32_t *count);
 
 /* Whether this rank writes shard i into its folder: of those there with the same elements one, at turns. */
-bool folders_writes(const struct weir_session *session, const struct folders *folders, const plan_param *param,
+bool folders_writes(const struct snapshots *owner, const struct folders *folders, const plan_param *param,
                     uint32_t i);
 
 /* The rank that holds shard i of a parameter. */
-uint32_t folders_holder(const struct weir_session *session, const plan_param *param, uint32_t i);
+uint32_t folders_holder(const struct snapshots *owner, const plan_param *param, uint32_t i);
 
 #endif

@@ -18,16 +18,15 @@
 
 #include "actors/keep/prove.h"
 #include "actors/snapshot/loading.h"
-#include "actors/session/session.h"
+#include "actors/snapshot/snapshot.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/base/opts.h"
 #include "graph/plan/form/text.h"
 
 weir_status load_agree(struct loading *l, weir_status mine, char *word)
 {
     uint32_t which = l->opts->parameters | (uint32_t)l->opts->partial << 1 | (uint32_t)!!l->opts->memory << 2;
-    return l->s->built.cluster ? cluster_agree(l->s->built.cluster, ROUND_LOAD, which, mine, word) : mine;
+    return l->s->built->cluster ? cluster_agree(l->s->built->cluster, ROUND_LOAD, which, mine, word) : mine;
 }
 
 bool load_wants(const struct loading *l, uint32_t kind)
@@ -56,7 +55,7 @@ static const char *name_below(const char *dir, const char *path)
 
 static weir_status load_open(struct loading *l, const char *dir)
 {
-    bool first = built_rank(&l->s->built) == 0;
+    bool first = built_rank(l->s->built) == 0;
     char word[ROUND_NOTE_BYTES] = "";
     weir_status status = first ? open_at(l, dir) : WEIR_OK;
     if (!status && first)
@@ -95,7 +94,7 @@ static bool may_lack(const char *name)
 /* Whether the value counts updates, and an older build has saved the states that they are in without it. */
 static bool lacks_count(const struct loading *l, const plan_param *param)
 {
-    const char *name = plan_text(l->s->plan, param->name);
+    const char *name = plan_text(l->s->built->plan, param->name);
     char mean[PLAN_TEXT_BYTES];
     if (!l->from || !load_wants(l, param->kind) || !ends_with(name, PLAN_ADAMW_UPDATES) ||
         weir_checkpoint_find(l->from, name))
@@ -143,7 +142,7 @@ static const char *list_end(char *list, size_t bytes, int count)
 /* "; nor 'b', 'c' and 3 more": what the checkpoint lacks besides. */
 static const char *others_absent(const struct loading *l, const plan_param *first, char *list, size_t bytes)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     int count = 0;
     *list = '\0';
     for (const plan_param *p = first + 1; p < plan->params + plan->params_count; p++) {
@@ -157,10 +156,10 @@ static const char *others_absent(const struct loading *l, const plan_param *firs
 /* Whether the value is in the checkpoint, and alike. */
 static weir_status check_param(const struct loading *l, const plan_param *param)
 {
-    const plan_tensor *shard = built_shard(&l->s->built, param, 0);
-    const char *name = plan_text(l->s->plan, param->name);
+    const plan_tensor *shard = built_shard(l->s->built, param, 0);
+    const char *name = plan_text(l->s->built->plan, param->name);
     const weir_checkpoint_tensor *tensor = weir_checkpoint_find(l->from, name);
-    weir_view view = built_view(&l->s->built, shard, 0);
+    weir_view view = built_view(l->s->built, shard, 0);
     char here[PLAN_TEXT_BYTES], there[PLAN_TEXT_BYTES], shape[128], more[400];
     snprintf(here, sizeof(here), "%s %s", weir_dtype_name(view.dtype), shape_text(&view.global, shape, sizeof(shape)));
     if (!tensor)
@@ -171,7 +170,7 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
     if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
                          stored_text(tensor, there, sizeof(there)), l->path);
-    uint32_t slots = plan_kept_slots(l->s->plan, shard);
+    uint32_t slots = plan_kept_slots(l->s->built->plan, shard);
     if ((uint32_t)tensor->slots != slots)
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: of '%s' %u values are kept here, and %d in %s", name, slots,
                          tensor->slots, l->path);
@@ -198,14 +197,14 @@ static const char **known_names(const weir_plan *plan)
 static bool is_unknown(const struct loading *l, const char *const *known, const weir_checkpoint_tensor *tensor)
 {
     return load_wants(l, tensor->kind) && !may_lack(tensor->name) &&
-           !bsearch(&tensor->name, known, l->s->plan->params_count, sizeof(*known), by_text);
+           !bsearch(&tensor->name, known, l->s->built->plan->params_count, sizeof(*known), by_text);
 }
 
 /* The session has all that is in the checkpoint. */
 static weir_status check_none_left(const struct loading *l)
 {
     const char *first = NULL;
-    const char **known = known_names(l->s->plan);
+    const char **known = known_names(l->s->built->plan);
     char more[400] = "";
     int count = 0;
     for (int t = 0; t < weir_checkpoint_get_info(l->from)->tensors; t++) {
@@ -227,7 +226,7 @@ static weir_status check_none_left(const struct loading *l)
 
 static weir_status check_names(const struct loading *l)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++)
         if (load_wants(l, plan->params[p].kind))
@@ -238,12 +237,12 @@ static weir_status check_names(const struct loading *l)
 /* Of the shards of this rank with the same elements the first one stands for all. */
 bool load_stands(const struct loading *l, const plan_param *param, uint32_t i)
 {
-    const struct weir_session *s = l->s;
-    if (!built_owns_tensor(&s->built, built_shard(&s->built, param, i)))
+    const struct snapshots *s = l->s;
+    if (!built_owns_tensor(s->built, built_shard(s->built, param, i)))
         return false;
     for (uint32_t k = 0; k < i; k++)
-        if (built_owns_tensor(&s->built, built_shard(&s->built, param, k)) &&
-            plan_same_part(built_shard(&s->built, param, i), built_shard(&s->built, param, k)))
+        if (built_owns_tensor(s->built, built_shard(s->built, param, k)) &&
+            plan_same_part(built_shard(s->built, param, i), built_shard(s->built, param, k)))
             return false;
     return true;
 }
@@ -254,7 +253,7 @@ typedef weir_status (*box_fn)(struct loading *l, const plan_param *param, uint32
 /* Calls the function for every box of elements that this rank holds and the checkpoint has. */
 static weir_status for_boxes(struct loading *l, box_fn fn)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         const plan_param *param = &plan->params[p];
@@ -271,8 +270,8 @@ static weir_status for_boxes(struct loading *l, box_fn fn)
 static weir_status prove_box(struct loading *l, const plan_param *param, uint32_t i,
                              const weir_checkpoint_tensor *tensor)
 {
-    const plan_tensor *shard = built_shard(&l->s->built, param, i);
-    weir_view view = built_view(&l->s->built, shard, 0);
+    const plan_tensor *shard = built_shard(l->s->built, param, i);
+    weir_view view = built_view(l->s->built, shard, 0);
     weir_status status = WEIR_OK;
     for (int slot = 0; !status && slot < tensor->slots; slot++)
         status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
@@ -296,9 +295,9 @@ static const weir_checkpoint_source *find_source(const struct loading *l, const 
 
 static weir_status restore_source(struct loading *l, uint32_t h)
 {
-    const plan_host *host = &l->s->plan->hosts[h];
-    const char *name = plan_text(l->s->plan, host->name), *file = plan_text(l->s->plan, host->file);
-    const host_binding *bound = &l->s->callbacks.bindings[h];
+    const plan_host *host = &l->s->built->plan->hosts[h];
+    const char *name = plan_text(l->s->built->plan, host->name), *file = plan_text(l->s->built->plan, host->file);
+    const host_binding *bound = &(*l->s->bindings)[h];
     const weir_checkpoint_source *source = find_source(l, name);
     char why[512] = "";
     if (!source)
@@ -309,24 +308,24 @@ static weir_status restore_source(struct loading *l, uint32_t h)
         return error_set(status, "%s:%u: the source '%s' cannot go on from %s: %s", file, host->line, name, l->path,
                          *why ? why : weir_status_name(status));
     if (*why)
-        report_say(&l->s->observed.report, "%s:%u: the source '%s' goes on from %s: %s", file, host->line, name, l->path, why);
+        report_say(l->s->report, "%s:%u: the source '%s' goes on from %s: %s", file, host->line, name, l->path, why);
     return WEIR_OK;
 }
 
 static weir_status restore_sources(struct loading *l)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t h = 0; !status && !l->opts->parameters && h < plan->hosts_count; h++)
-        if (plan->hosts[h].kind == PLAN_SOURCE && l->s->callbacks.bindings[h].restore &&
-            built_runs(&l->s->built, plan->hosts[h].actor.i))
+        if (plan->hosts[h].kind == PLAN_SOURCE && (*l->s->bindings)[h].restore &&
+            built_runs(l->s->built, plan->hosts[h].actor.i))
             status = restore_source(l, h);
     return status;
 }
 
 static weir_status check_step(const struct loading *l)
 {
-    if (l->opts->parameters || l->step <= INT64_MAX / l->s->plan->micro_batches)
+    if (l->opts->parameters || l->step <= INT64_MAX / l->s->built->plan->micro_batches)
         return WEIR_OK;
     return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s is of step %lld, which cannot be", l->path,
                      (long long)l->step);
@@ -349,7 +348,7 @@ static weir_status load_prove(struct loading *l)
     if (!status)
         status = restore_sources(l);
     l->buffer = malloc(l->buffer_bytes + 1);
-    l->shared = calloc(l->s->plan->regsts_count + (size_t)1, sizeof(*l->shared));
+    l->shared = calloc(l->s->built->plan->regsts_count + (size_t)1, sizeof(*l->shared));
     if (!status && (!l->shared || !l->buffer))
         status = error_set(WEIR_E_MEMORY, "weir_session_load: no memory");
     return load_agree(l, status, NULL);
@@ -359,16 +358,16 @@ static weir_status load_prove(struct loading *l)
 
 weir_status load_put(const struct loading *l, const plan_param *param, uint32_t i, uint32_t slot, const void *data)
 {
-    struct weir_session *s = l->s;
+    struct snapshots *s = l->s;
     weir_status status = WEIR_OK;
     for (uint32_t k = i; !status && k < param->shards.count; k++) {
-        const plan_tensor *shard = built_shard(&s->built, param, k);
-        if (!built_owns_tensor(&s->built, shard) || !plan_same_part(shard, built_shard(&s->built, param, i)))
+        const plan_tensor *shard = built_shard(s->built, param, k);
+        if (!built_owns_tensor(s->built, shard) || !plan_same_part(shard, built_shard(s->built, param, i)))
             continue;
         uint64_t bytes = plan_tensor_bytes(shard);
         if (bytes)
-            status = s->built.arenas[arena_space(s->plan, shard).i].device->copy_in(
-                arena_tensor(s->built.arenas, s->plan, shard, built_kept_slot(&s->built, shard, slot)), data, bytes);
+            status = s->built->arenas[arena_space(s->built->plan, shard).i].device->copy_in(
+                arena_tensor(s->built->arenas, s->built->plan, shard, built_kept_slot(s->built, shard, slot)), data, bytes);
         if (shard->home == PLAN_IN_REGST)
             l->shared[shard->owner] = true;
     }
@@ -378,7 +377,7 @@ weir_status load_put(const struct loading *l, const plan_param *param, uint32_t 
 static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t i,
                             const weir_checkpoint_tensor *tensor)
 {
-    weir_view view = built_view(&l->s->built, built_shard(&l->s->built, param, i), 0);
+    weir_view view = built_view(l->s->built, built_shard(l->s->built, param, i), 0);
     weir_status status = WEIR_OK;
     for (int slot = 0; !status && slot < tensor->slots; slot++) {
         weir_array array = {l->buffer, view.dtype, view.shape};
@@ -392,15 +391,15 @@ static weir_status copy_box(struct loading *l, const plan_param *param, uint32_t
 
 static weir_status put_counts(const struct loading *l)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     const int32_t updates = l->from ? updates_of(l) : 0;
     weir_status status = WEIR_OK;
     bool told = false;
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         if (!lacks_count(l, &plan->params[p]))
             continue;
-        if (!told && !built_rank(&l->s->built))
-            report_say(&l->s->observed.report, "weir_session_load: %s does not say how many updates are in AdamW's states, as "
+        if (!told && !built_rank(l->s->built))
+            report_say(l->s->report, "weir_session_load: %s does not say how many updates are in AdamW's states, as "
                        "older builds did not; %d are assumed, which is its step less those that it skipped", l->path,
                        updates);
         told = true;
@@ -415,9 +414,9 @@ static weir_status put_counts(const struct loading *l)
 static weir_status share_all(struct loading *l)
 {
     weir_status status = WEIR_OK;
-    for (uint32_t r = 0; l->s->built.cluster && !status && r < l->s->plan->regsts_count; r++)
+    for (uint32_t r = 0; l->s->built->cluster && !status && r < l->s->built->plan->regsts_count; r++)
         if (l->shared[r])
-            status = cluster_share_regst(l->s->built.cluster, r);
+            status = cluster_share_regst(l->s->built->cluster, r);
     return status;
 }
 
@@ -432,17 +431,17 @@ static weir_status load_copy(struct loading *l)
     if (status) {
         char sentence[ROUND_NOTE_BYTES];
         snprintf(sentence, sizeof(sentence), "%s", weir_error());
-        session_fail_load(l->s, status, sentence);
-        return ending_failure(&l->s->ending);
+        l->s->half_loaded(l->s, status, sentence);
+        return ending_failure(l->s->ending);
     }
     if (!l->opts->parameters && l->step >= 0)
-        session_set_step(l->s, l->step);
+        l->s->set_step(l->s, l->step);
     return load_agree(l, WEIR_OK, NULL);
 }
 
 static weir_status load_all(struct loading *l, const char *dir)
 {
-    struct cluster *c = l->s->built.cluster;
+    struct cluster *c = l->s->built->cluster;
     weir_status status = l->opts->memory ? load_choose(l, dir) : WEIR_OK;
     if (!status && !dir && !load_is_snapshot(l))
         return WEIR_OK;
@@ -459,22 +458,13 @@ static weir_status load_all(struct loading *l, const char *dir)
     return status;
 }
 
-weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_load_opts *given)
+weir_status snapshot_load(struct snapshots *s, const char *dir, const weir_load_opts *opts)
 {
-    weir_load_opts opts;
-    struct loading l = {.s = s, .opts = &opts, .folders.step = -1};
-    weir_status status = session_check_still(s, "load");
-    if (!status)
-        status = ending_failure(&s->ending);
-    if (!status)
-        status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
-    if (!status && (dir ? !*dir : !opts.memory))
-        status = error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder",
-                           opts.src.file, opts.src.line);
-    if (status)
-        return status;
-    session_await_save(s); /* the newest may be what is still being written */
-    status = load_all(&l, dir);
+    struct loading l = {.s = s, .opts = opts, .folders.step = -1};
+    if (dir ? !*dir : !opts->memory)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_load: there is no folder", opts->src.file, opts->src.line);
+    snapshot_await(s); /* the newest may be what is still being written */
+    weir_status status = load_all(&l, dir);
     weir_checkpoint_close(l.from);
     free(l.buffer);
     free(l.shared);

@@ -13,7 +13,7 @@
 #include "actors/keep/prove.h"
 #include "actors/keep/save.h"
 #include "actors/snapshot/loading.h"
-#include "actors/session/session.h"
+#include "actors/snapshot/snapshot.h"
 #include "graph/base/error.h"
 
 /* ---- which ---- */
@@ -34,14 +34,14 @@ static void report_lost(const struct loading *l, const char *dir, int64_t on_dis
         snprintf(instead, sizeof(instead), "step %lld of ", (long long)on_disk);
     else if (!dir)
         snprintf(instead, sizeof(instead), "nothing");
-    report_say(&l->s->observed.report,
+    report_say(l->s->report,
                "weir_session_load: the snapshot of step %lld is not complete any more: no host has %s; loads %s%s",
                (long long)l->folders.lost_step, l->folders.lost, instead, dir ? dir : "");
 }
 
 weir_status load_choose(struct loading *l, const char *dir)
 {
-    int64_t on_disk = built_rank(&l->s->built) ? -1 : step_of(dir);
+    int64_t on_disk = built_rank(l->s->built) ? -1 : step_of(dir);
     struct folders_ask ask = {.dir = l->opts->memory, .kind = ROUND_LOAD, .after = on_disk};
     weir_status status = folders_survey(l->s, &ask, &l->folders);
     if (!status && l->folders.step < 0 && l->folders.lost_step >= 0)
@@ -71,10 +71,10 @@ static enum duty duty_of(const struct loading *l, const plan_param *param, uint3
 {
     uint32_t sender = l->folders.sender[param->shards.first + i];
     bool stands = load_stands(l, param, i);
-    if (!plan_tensor_bytes(built_shard(&l->s->built, param, i)) || !load_wants(l, param->kind))
+    if (!plan_tensor_bytes(built_shard(l->s->built, param, i)) || !load_wants(l, param->kind))
         return NOTHING;
     if (sender != FOLDERS_NOBODY)
-        return stands ? GETS : sender == built_rank(&l->s->built) ? SENDS : NOTHING;
+        return stands ? GETS : sender == built_rank(l->s->built) ? SENDS : NOTHING;
     return stands ? READS : NOTHING;
 }
 
@@ -84,18 +84,18 @@ static bool is_sent(const struct loading *l, const plan_param *param)
     bool sent = false;
     for (uint32_t i = 0; i < param->shards.count && load_wants(l, param->kind); i++)
         sent |= l->folders.sender[param->shards.first + i] != FOLDERS_NOBODY &&
-                plan_tensor_bytes(built_shard(&l->s->built, param, i));
+                plan_tensor_bytes(built_shard(l->s->built, param, i));
     return sent;
 }
 
 static uint64_t kept_bytes(const struct loading *l, const plan_tensor *shard)
 {
-    return plan_kept_slots(l->s->plan, shard) * plan_tensor_bytes(shard);
+    return plan_kept_slots(l->s->built->plan, shard) * plan_tensor_bytes(shard);
 }
 
 static const weir_checkpoint_tensor *find(const struct loading *l, const plan_param *param)
 {
-    return l->from ? weir_checkpoint_find(l->from, plan_text(l->s->plan, param->name)) : NULL;
+    return l->from ? weir_checkpoint_find(l->from, plan_text(l->s->built->plan, param->name)) : NULL;
 }
 
 /* ---- prove ---- */
@@ -103,11 +103,11 @@ static const weir_checkpoint_tensor *find(const struct loading *l, const plan_pa
 static weir_status prove(struct loading *l, const plan_param *param, const plan_tensor *shard)
 {
     const weir_checkpoint_tensor *tensor = find(l, param);
-    weir_view view = built_view(&l->s->built, shard, 0);
+    weir_view view = built_view(l->s->built, shard, 0);
     weir_status status = WEIR_OK;
     if (!tensor || !keep_part_has(tensor, view.offset, &view.shape))
         return error_set(WEIR_E_IO, "weir_session_load: %s has no longer what it had of '%s'", l->path,
-                         plan_text(l->s->plan, param->name));
+                         plan_text(l->s->built->plan, param->name));
     for (int slot = 0; !status && slot < tensor->slots; slot++)
         status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
     return status;
@@ -115,11 +115,11 @@ static weir_status prove(struct loading *l, const plan_param *param, const plan_
 
 weir_status load_prove_parts(struct loading *l)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++)
         for (uint32_t i = 0; !status && i < plan->params[p].shards.count; i++) {
-            const plan_tensor *shard = built_shard(&l->s->built, &plan->params[p], i);
+            const plan_tensor *shard = built_shard(l->s->built, &plan->params[p], i);
             enum duty duty = duty_of(l, &plan->params[p], i);
             if (duty == READS || duty == SENDS)
                 status = prove(l, &plan->params[p], shard);
@@ -134,11 +134,11 @@ weir_status load_prove_parts(struct loading *l)
 /* All kept slots, one behind the other. */
 static weir_status read_slots(struct loading *l, const plan_param *param, uint32_t i)
 {
-    const plan_tensor *shard = built_shard(&l->s->built, param, i);
+    const plan_tensor *shard = built_shard(l->s->built, param, i);
     const weir_checkpoint_tensor *tensor = find(l, param);
-    weir_view view = built_view(&l->s->built, shard, 0);
+    weir_view view = built_view(l->s->built, shard, 0);
     weir_status status = WEIR_OK;
-    for (uint32_t slot = 0; !status && slot < plan_kept_slots(l->s->plan, shard); slot++) {
+    for (uint32_t slot = 0; !status && slot < plan_kept_slots(l->s->built->plan, shard); slot++) {
         char *to = (char *)l->buffer + slot * plan_tensor_bytes(shard);
         status = weir_checkpoint_read(l->from, tensor, (int)slot, view.offset,
                                       &(weir_array){to, view.dtype, view.shape});
@@ -148,9 +148,9 @@ static weir_status read_slots(struct loading *l, const plan_param *param, uint32
 
 static weir_status put_slots(struct loading *l, const plan_param *param, uint32_t i, const void *data)
 {
-    const plan_tensor *shard = built_shard(&l->s->built, param, i);
+    const plan_tensor *shard = built_shard(l->s->built, param, i);
     weir_status status = WEIR_OK;
-    for (uint32_t slot = 0; !status && slot < plan_kept_slots(l->s->plan, shard); slot++)
+    for (uint32_t slot = 0; !status && slot < plan_kept_slots(l->s->built->plan, shard); slot++)
         status = load_put(l, param, i, slot, (const char *)data + slot * plan_tensor_bytes(shard));
     return status;
 }
@@ -171,9 +171,9 @@ static weir_status send_shards(struct loading *l, const plan_param *param, uint3
         enum duty duty = duty_of(l, param, i);
         *awaited += duty == GETS;
         if (duty == SENDS && !(status = read_slots(l, param, i)))
-            status = cluster_round_send_to(l->s->built.cluster, folders_holder(l->s, param, i),
-                                           l->s->plan->shards_count + param->shards.first + i, l->buffer,
-                                           kept_bytes(l, built_shard(&l->s->built, param, i)));
+            status = cluster_round_send_to(l->s->built->cluster, folders_holder(l->s, param, i),
+                                           l->s->built->plan->shards_count + param->shards.first + i, l->buffer,
+                                           kept_bytes(l, built_shard(l->s->built, param, i)));
     }
     return status;
 }
@@ -186,10 +186,10 @@ static weir_status take_shards(struct loading *l, const plan_param *param)
         if (duty_of(l, param, i) != GETS)
             continue;
         const struct arrival *arrival =
-            cluster_round_find(l->s->built.cluster, l->folders.sender[shard], l->s->plan->shards_count + shard);
+            cluster_round_find(l->s->built->cluster, l->folders.sender[shard], l->s->built->plan->shards_count + shard);
         if (!arrival)
             return error_set(WEIR_E_PEER, "rank %u sent no shard of %s", l->folders.sender[shard],
-                             plan_text(l->s->plan, param->name));
+                             plan_text(l->s->built->plan, param->name));
         status = put_slots(l, param, i, arrival->data);
     }
     return status;
@@ -197,9 +197,9 @@ static weir_status take_shards(struct loading *l, const plan_param *param)
 
 static weir_status exchange(struct loading *l, const plan_param *param)
 {
-    struct cluster *c = l->s->built.cluster;
+    struct cluster *c = l->s->built->cluster;
     uint32_t awaited = 0;
-    cluster_round_begin(c, ROUND_LOAD, ROUND_SURVEY + 1 + (uint32_t)(param - l->s->plan->params));
+    cluster_round_begin(c, ROUND_LOAD, ROUND_SURVEY + 1 + (uint32_t)(param - l->s->built->plan->params));
     weir_status status = send_shards(l, param, &awaited);
     if (!status)
         status = cluster_round_end(c, awaited);
@@ -211,7 +211,7 @@ static weir_status exchange(struct loading *l, const plan_param *param)
 
 weir_status load_copy_parts(struct loading *l)
 {
-    const weir_plan *plan = l->s->plan;
+    const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         status = read_here(l, &plan->params[p]);

@@ -12,7 +12,7 @@
 #include "actors/snapshot/folders.h"
 
 struct loading {
-    struct weir_session *s;
+    struct snapshots *s;
     const weir_load_opts *opts;
     weir_checkpoint *from; /* owned; NULL: this host has nothing of the snapshot */
     const char *path;      /* the checkpoint's */

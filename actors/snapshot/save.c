@@ -33,9 +33,8 @@
 #include "actors/keep/save.h"
 #include "actors/cluster/cluster.h"
 #include "actors/snapshot/folders.h"
-#include "actors/session/session.h"
+#include "actors/snapshot/snapshot.h"
 #include "graph/base/error.h"
-#include "graph/base/opts.h"
 #include "transport/mail/park.h"
 
 #define GRACE_NS INT64_C(1000000000) /* for the other ranks' writers after the session has failed */
@@ -43,7 +42,7 @@
 enum saver_state { SAVER_IDLE, SAVER_READY, SAVER_WRITES }; /* ready: there is a thread, which waits for a word */
 
 struct saver {
-    struct weir_session *session; /* borrowed */
+    struct snapshots *owner; /* borrowed */
     struct keep_save *save;       /* owned, while one is being made */
     struct pool staged;           /* what it writes of spaces that the host cannot go to */
     pthread_t thread;
@@ -62,7 +61,7 @@ struct saver {
 /* The session has failed because it was cancelled. */
 static bool saver_cancelled(const struct saver *saver)
 {
-    return ending_state(&saver->session->ending) == ENDING_CANCELLED;
+    return ending_state(saver->owner->ending) == ENDING_CANCELLED;
 }
 
 static bool saver_stops(void *ctx, bool waits)
@@ -70,7 +69,7 @@ static bool saver_stops(void *ctx, bool waits)
     struct saver *saver = ctx;
     if (saver_cancelled(saver))
         return true;
-    if (!waits || !ending_failed(&saver->session->ending))
+    if (!waits || !ending_failed(saver->owner->ending))
         return false;
     if (!saver->failed_ns)
         saver->failed_ns = park_now_ns();
@@ -80,7 +79,7 @@ static bool saver_stops(void *ctx, bool waits)
 static void saver_tell(void *ctx, const char *sentence)
 {
     struct saver *saver = ctx;
-    report_say(&saver->session->observed.report, "weir_session_save: %s", sentence);
+    report_say(saver->owner->report, "weir_session_save: %s", sentence);
 }
 
 static void saver_becomes(struct saver *saver, enum saver_state state)
@@ -101,7 +100,7 @@ static void *saver_main(void *argument)
     saver->status = keep_save_run(saver->save);
     snprintf(saver->sentence, sizeof(saver->sentence), "%s", saver->status ? weir_error() : "");
     if (saver->status && saver->async && !saver_cancelled(saver))
-        report_say(&saver->session->observed.report, "weir_session_save: %s", saver->sentence);
+        report_say(saver->owner->report, "weir_session_save: %s", saver->sentence);
     saver_becomes(saver, SAVER_IDLE);
     return NULL;
 }
@@ -142,7 +141,7 @@ static weir_status saver_result(const struct saver *saver)
 }
 
 /* The session's, which is made with the first save; idle. */
-static struct saver *saver_of(struct weir_session *s)
+static struct saver *saver_of(struct snapshots *s)
 {
     if (!s->saver)
         s->saver = calloc(1, sizeof(*s->saver));
@@ -151,12 +150,12 @@ static struct saver *saver_of(struct weir_session *s)
         return NULL;
     }
     saver_wait(s->saver, PARK_FOREVER); /* before anything of it is written: its thread reads it */
-    s->saver->session = s;
+    s->saver->owner = s;
     s->saver->status = WEIR_OK;
     return s->saver;
 }
 
-void session_await_save(struct weir_session *s)
+void snapshot_await(struct snapshots *s)
 {
     if (s->saver)
         saver_wait(s->saver, PARK_FOREVER);
@@ -196,7 +195,7 @@ static weir_status hold_root(struct saver *saver, const char *dir)
         return WEIR_OK;
     }
     if (!keep_lock_works(lock))
-        report_say(&saver->session->observed.report, "weir_session_save: %s: the file system has no locks, so another program "
+        report_say(saver->owner->report, "weir_session_save: %s: the file system has no locks, so another program "
                    "that saves there goes unnoticed; give each run a folder of its own", dir);
     return add_root(saver, lock);
 }
@@ -221,9 +220,9 @@ void weir_checkpoint_lock_release(weir_checkpoint_lock *lock)
     keep_lock_release(lock);
 }
 
-void session_end_saves(struct weir_session *s)
+void snapshot_close(struct snapshots *s)
 {
-    session_await_save(s);
+    snapshot_await(s);
     if (s->saver)
         release_roots(s->saver);
     free(s->saver);
@@ -234,7 +233,7 @@ void session_end_saves(struct weir_session *s)
 
 /* Copies go into the snapshots one behind the other. */
 struct filling {
-    const struct weir_session *s;
+    const struct snapshots *s;
     struct keep_save *save;
     const struct folders *folders; /* in memory; NULL: on disk */
     bool copies;
@@ -245,16 +244,16 @@ struct filling {
 static weir_status piece_data(struct filling *f, const plan_param *param, const plan_tensor *tensor, uint32_t slot,
                               const char **data)
 {
-    const struct weir_session *s = f->s;
-    const char *from = arena_tensor(s->built.arenas, s->plan, tensor, slot);
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
-    uint32_t space = plan_snapshot_space(s->plan, arena_space(s->plan, tensor)).i;
+    const struct snapshots *s = f->s;
+    const char *from = arena_tensor(s->built->arenas, s->built->plan, tensor, slot);
+    const struct arena *arena = &s->built->arenas[arena_space(s->built->plan, tensor).i];
+    uint32_t space = plan_snapshot_space(s->built->plan, arena_space(s->built->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
     bool copies = f->copies && !param->frozen && space != PLAN_NONE;
     *data = from;
     if (!bytes || (!copies && arena_followed(arena)))
         return WEIR_OK;
-    char *to = copies ? s->built.arenas[space].base + s->plan->spaces[space].snapshot_offset + f->used[space]
+    char *to = copies ? s->built->arenas[space].base + s->built->plan->spaces[space].snapshot_offset + f->used[space]
                       : pool_alloc(&s->saver->staged, bytes);
     if (copies)
         f->used[space] += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -264,10 +263,10 @@ static weir_status piece_data(struct filling *f, const plan_param *param, const 
 
 static weir_status add_shard(struct filling *f, const plan_param *param, const plan_tensor *tensor)
 {
-    const struct weir_session *s = f->s;
-    uint32_t slots = plan_kept_slots(s->plan, tensor);
-    weir_view view = built_view(&s->built, tensor, 0);
-    struct keep_piece piece = {.tensor = {.name = plan_text(s->plan, param->name),
+    const struct snapshots *s = f->s;
+    uint32_t slots = plan_kept_slots(s->built->plan, tensor);
+    weir_view view = built_view(s->built, tensor, 0);
+    struct keep_piece piece = {.tensor = {.name = plan_text(s->built->plan, param->name),
                                           .kind = (weir_param_kind)param->kind,
                                           .dtype = view.dtype,
                                           .shape = view.global,
@@ -279,7 +278,7 @@ static weir_status add_shard(struct filling *f, const plan_param *param, const p
     for (uint32_t k = 0; !status && k < slots; k++) {
         piece.slot = (int)k;
         const char *data = NULL;
-        status = piece_data(f, param, tensor, built_kept_slot(&s->built, tensor, k), &data);
+        status = piece_data(f, param, tensor, built_kept_slot(s->built, tensor, k), &data);
         piece.data = data;
         if (!status)
             status = keep_save_add(f->save, &piece);
@@ -291,26 +290,26 @@ static bool is_written_here(const struct filling *f, const plan_param *param, ui
 {
     if (f->folders)
         return folders_writes(f->s, f->folders, param, i);
-    return plan_saves(f->s->plan, param, i) && built_owns_tensor(&f->s->built, built_shard(&f->s->built, param, i));
+    return plan_saves(f->s->built->plan, param, i) && built_owns_tensor(f->s->built, built_shard(f->s->built, param, i));
 }
 
 static weir_status add_shards(struct filling *f)
 {
-    const struct weir_session *s = f->s;
+    const struct snapshots *s = f->s;
     weir_status status = WEIR_OK;
-    for (uint32_t p = 0; !status && p < s->plan->params_count; p++) {
-        const plan_param *param = &s->plan->params[p];
+    for (uint32_t p = 0; !status && p < s->built->plan->params_count; p++) {
+        const plan_param *param = &s->built->plan->params[p];
         for (uint32_t i = 0; !status && i < param->shards.count; i++)
             if (is_written_here(f, param, i))
-                status = add_shard(f, param, built_shard(&s->built, param, i));
+                status = add_shard(f, param, built_shard(s->built, param, i));
     }
     return status;
 }
 
-static weir_status fill(struct weir_session *s, struct keep_save *save, const struct folders *folders, bool copies)
+static weir_status fill(struct snapshots *s, struct keep_save *save, const struct folders *folders, bool copies)
 {
     struct filling f = {.s = s, .save = save, .folders = folders, .copies = copies};
-    f.used = calloc(s->plan->spaces_count + (size_t)1, sizeof(*f.used));
+    f.used = calloc(s->built->plan->spaces_count + (size_t)1, sizeof(*f.used));
     weir_status status = f.used ? add_shards(&f) : error_set(WEIR_E_MEMORY, "weir_session_save: no memory");
     free(f.used);
     return status;
@@ -331,12 +330,13 @@ static weir_status check_snapshots(const weir_plan *plan, const char *file, int 
     return status;
 }
 
-void session_touch_snapshots(const struct weir_session *s)
+void snapshot_touch(const struct built *built)
 {
-    for (uint32_t space = 0; space < s->plan->spaces_count; space++)
-        if (built_owns(&s->built, space) && s->plan->spaces[space].snapshot_bytes)
-            memset(s->built.arenas[space].base + s->plan->spaces[space].snapshot_offset, 0,
-                   s->plan->spaces[space].snapshot_bytes);
+    for (uint32_t i = 0; i < built->plan->spaces_count; i++) {
+        const plan_space *space = &built->plan->spaces[i];
+        if (built_owns(built, i) && space->snapshot_bytes)
+            memset(built->arenas[i].base + space->snapshot_offset, 0, space->snapshot_bytes);
+    }
 }
 
 /* Positions of this rank's sources. */
@@ -350,29 +350,29 @@ static weir_status no_memory_for_positions(void)
     return error_set(WEIR_E_MEMORY, "no memory for the positions of sources");
 }
 
-static weir_status add_position(const struct weir_session *s, struct positions *to, uint32_t h, void *bytes)
+static weir_status add_position(const struct snapshots *s, struct positions *to, uint32_t h, void *bytes)
 {
-    const plan_host *host = &s->plan->hosts[h];
+    const plan_host *host = &s->built->plan->hosts[h];
     size_t count = 0;
-    weir_status status = s->callbacks.bindings[h].save(s->callbacks.bindings[h].ctx, session_step(s), bytes, &count);
+    weir_status status = (*s->bindings)[h].save((*s->bindings)[h].ctx, s->step(s), bytes, &count);
     if (status || count > WEIR_SOURCE_BYTES_MAX)
         return error_set(status ? status : WEIR_E_ARGUMENT, "%s:%u: the position of the source '%s' cannot be saved: %s",
-                         plan_text(s->plan, host->file), host->line, plan_text(s->plan, host->name),
+                         plan_text(s->built->plan, host->file), host->line, plan_text(s->built->plan, host->name),
                          status ? weir_status_name(status) : "it has too many bytes");
     weir_checkpoint_source *source = POOL_PUSH(&to->pool, &to->list);
     if (source)
-        *source = (weir_checkpoint_source){plan_text(s->plan, host->name), (int)built_rank(&s->built),
+        *source = (weir_checkpoint_source){plan_text(s->built->plan, host->name), (int)built_rank(s->built),
                                            pool_copy(&to->pool, bytes, count), count};
     return to->pool.failed ? no_memory_for_positions() : WEIR_OK;
 }
 
-static weir_status get_positions(const struct weir_session *s, struct positions *to)
+static weir_status get_positions(const struct snapshots *s, struct positions *to)
 {
     void *bytes = malloc(WEIR_SOURCE_BYTES_MAX);
     weir_status status = bytes ? WEIR_OK : no_memory_for_positions();
-    for (uint32_t h = 0; !status && h < s->plan->hosts_count; h++) {
-        const plan_host *host = &s->plan->hosts[h];
-        if (host->kind == PLAN_SOURCE && s->callbacks.bindings[h].save && built_runs(&s->built, host->actor.i))
+    for (uint32_t h = 0; !status && h < s->built->plan->hosts_count; h++) {
+        const plan_host *host = &s->built->plan->hosts[h];
+        if (host->kind == PLAN_SOURCE && (*s->bindings)[h].save && built_runs(s->built, host->actor.i))
             status = add_position(s, to, h, bytes);
     }
     free(bytes);
@@ -391,7 +391,7 @@ static weir_status add_sources(struct keep_save *save, const weir_checkpoint_sou
 
 /* What the name of a folder is for. Two saves of one session have different ones, and so have those of two
  * processes. */
-static uint64_t nonce_new(const struct weir_session *s)
+static uint64_t nonce_new(const struct snapshots *s)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -401,20 +401,20 @@ static uint64_t nonce_new(const struct weir_session *s)
     return (uint64_t)word[0] << 32 | word[1];
 }
 
-static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, const weir_save_opts *opts,
+static struct keep_save_opts keep_opts(struct snapshots *s, const char *dir, const weir_save_opts *opts,
                                        const char *name, uint64_t nonce)
 {
     return (struct keep_save_opts){
         .root = dir,
         .name = name,
         .nonce = nonce,
-        .rank = (int)built_rank(&s->built),
-        .ranks = s->built.cluster ? (int)s->built.cluster->env.size : 1,
+        .rank = (int)built_rank(s->built),
+        .ranks = s->built->cluster ? (int)s->built->cluster->env.size : 1,
         .keep = opts->keep,
-        .facts = {.step = session_step(s),
-                  .seed = s->plan->seed,
-                  .plan_hash = s->plan->part ? s->plan->whole : s->plan->hash,
-                  .graph_hash = s->plan->graph,
+        .facts = {.step = s->step(s),
+                  .seed = s->built->plan->seed,
+                  .plan_hash = s->built->plan->part ? s->built->plan->whole : s->built->plan->hash,
+                  .graph_hash = s->built->plan->graph,
                   .program = opts->program ? opts->program : ""},
         .stop = saver_stops,
         .stop_ctx = s->saver,
@@ -425,7 +425,7 @@ static struct keep_save_opts keep_opts(struct weir_session *s, const char *dir, 
 
 /* One save: what it needs beside the session. */
 struct saving {
-    struct weir_session *s;
+    struct snapshots *s;
     const char *dir;
     const weir_save_opts *opts;
     struct positions positions;
@@ -436,9 +436,9 @@ struct saving {
 /* All ranks have begun, or none. */
 static weir_status agree(const struct saving *g, weir_status mine, char *word)
 {
-    struct weir_session *s = g->s;
+    struct snapshots *s = g->s;
     uint32_t which = g->opts->async | (uint32_t)g->opts->memory << 1;
-    return s->built.cluster ? cluster_agree(s->built.cluster, ROUND_SAVE, which, mine, word) : mine;
+    return s->built->cluster ? cluster_agree(s->built->cluster, ROUND_SAVE, which, mine, word) : mine;
 }
 
 /* Rank 0 makes the folder; its nonce goes around, and the others find it by that. */
@@ -492,7 +492,7 @@ static weir_status begin_in_memory(struct saving *g, const char *name)
 static weir_status save_begin(struct saving *g)
 {
     char name[KEEP_STEP_NAME_BYTES];
-    keep_step_name(session_step(g->s), name);
+    keep_step_name(g->s->step(g->s), name);
     g->begun = get_positions(g->s, &g->positions);
     return g->opts->memory ? begin_in_memory(g, name) : begin_on_disk(g, g->opts->name ? g->opts->name : name);
 }
@@ -525,7 +525,7 @@ static weir_status save_fill(struct saving *g)
     return status;
 }
 
-static weir_status save_write(struct weir_session *s, const char *dir, const weir_save_opts *opts)
+static weir_status save_write(struct snapshots *s, const char *dir, const weir_save_opts *opts)
 {
     struct saving g = {.s = s, .dir = dir, .opts = opts};
     weir_status status = save_begin(&g);
@@ -540,10 +540,10 @@ static weir_status save_write(struct weir_session *s, const char *dir, const wei
     return status;
 }
 
-static weir_status check_save(const struct weir_session *s, const char *dir, const weir_save_opts *opts)
+static weir_status check_save(const struct snapshots *s, const char *dir, const weir_save_opts *opts)
 {
     const char *file = opts->src.file ? opts->src.file : "";
-    weir_status status = ending_failure(&s->ending);
+    weir_status status = ending_failure(s->ending);
     if (status)
         return status;
     if (!dir || !*dir || opts->keep < 0)
@@ -552,7 +552,7 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     if (opts->memory && (opts->name || opts->keep))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: of what is in memory the last one stays, under the "
                          "name of its step", file, opts->src.line);
-    weir_status room = opts->async && !opts->memory ? check_snapshots(s->plan, file, opts->src.line) : WEIR_OK;
+    weir_status room = opts->async && !opts->memory ? check_snapshots(s->built->plan, file, opts->src.line) : WEIR_OK;
     if (room)
         return room;
     if (opts->name && (!*opts->name || *opts->name == '.' || strchr(opts->name, '/')))
@@ -561,24 +561,18 @@ static weir_status check_save(const struct weir_session *s, const char *dir, con
     return WEIR_OK;
 }
 
-weir_status weir_session_save_at(weir_session *s, const char *dir, const weir_save_opts *given)
+weir_status snapshot_save(struct snapshots *s, const char *dir, const weir_save_opts *opts)
 {
-    weir_save_opts opts;
-    weir_status status = session_check_still(s, "save");
-    if (!status)
-        status = opts_read(&opts, sizeof(opts), given, "weir_session_save");
-    if (!status)
-        status = check_save(s, dir, &opts);
+    weir_status status = check_save(s, dir, opts);
     if (!status && !saver_of(s))
         status = WEIR_E_MEMORY;
-    return status ? status : save_write(s, dir, &opts);
+    return status ? status : save_write(s, dir, opts);
 }
 
-weir_status weir_session_save_wait(weir_session *s, int timeout_ms)
+weir_status snapshot_save_wait(struct snapshots *s, int timeout_ms)
 {
-    weir_status status = caller_check_outside(s, "save_wait");
-    if (status || !s->saver)
-        return status;
+    if (!s->saver)
+        return WEIR_OK;
     if (!saver_wait(s->saver, park_deadline(timeout_ms)))
         return error_set(WEIR_E_TIMEOUT, "weir_session_save_wait: it is still being written after %d ms", timeout_ms);
     return saver_result(s->saver);

@@ -1,4 +1,4 @@
-/* actors/snapshot/state.c: what lives from step to step, seen from outside: which step it is, what there is, and visits
+/* actors/session/state.c: what lives from step to step, seen from outside: which step it is, what there is, and visits
  * to each shard in place.
  *
  * How far a value is follows from the actor that changes it: its step is the number of steps that it has done, for this
@@ -13,6 +13,7 @@
 #include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/error.h"
+#include "graph/base/opts.h"
 
 _Static_assert((int)WEIR_PARAMETER == (int)PLAN_KEEP_PARAMETER &&
                    (int)WEIR_OPTIMIZER_STATE == (int)PLAN_KEEP_OPTIMIZER && (int)WEIR_STATE == (int)PLAN_KEEP_STATE,
@@ -213,4 +214,65 @@ weir_status weir_session_visit(weir_session *s, const char *name, weir_visit_fn 
                 status = visit_shard(s, param, i, fn, ctx);
     }
     return status;
+}
+
+/* ---- saved and loaded ---- */
+
+static struct weir_session *session_of(const struct snapshots *snapshots)
+{
+    return (struct weir_session *)((const char *)snapshots - offsetof(struct weir_session, snapshots));
+}
+
+static int64_t step_of(const struct snapshots *snapshots)
+{
+    return session_step(session_of(snapshots));
+}
+
+static void set_step(struct snapshots *snapshots, int64_t step)
+{
+    session_set_step(session_of(snapshots), step);
+}
+
+static void lost(struct snapshots *snapshots, const char *sentence)
+{
+    struct weir_session *s = session_of(snapshots);
+    session_fail_peer(s, s->built.cluster->env.rank, "%s", sentence);
+}
+
+static void half_loaded(struct snapshots *snapshots, weir_status status, const char *sentence)
+{
+    session_fail_load(session_of(snapshots), status, sentence);
+}
+
+void session_own_snapshots(struct weir_session *s)
+{
+    s->snapshots = (struct snapshots){.built = &s->built, .bindings = &s->callbacks.bindings, .ending = &s->ending,
+                                      .report = &s->observed.report, .step = step_of, .set_step = set_step,
+                                      .lost = lost, .half_loaded = half_loaded};
+}
+
+weir_status weir_session_save_at(weir_session *s, const char *dir, const weir_save_opts *given)
+{
+    weir_save_opts opts;
+    weir_status status = session_check_still(s, "save");
+    if (!status)
+        status = opts_read(&opts, sizeof(opts), given, "weir_session_save");
+    return status ? status : snapshot_save(&s->snapshots, dir, &opts);
+}
+
+weir_status weir_session_save_wait(weir_session *s, int timeout_ms)
+{
+    weir_status status = caller_check_outside(s, "save_wait");
+    return status ? status : snapshot_save_wait(&s->snapshots, timeout_ms);
+}
+
+weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_load_opts *given)
+{
+    weir_load_opts opts;
+    weir_status status = session_check_still(s, "load");
+    if (!status)
+        status = ending_failure(&s->ending);
+    if (!status)
+        status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
+    return status ? status : snapshot_load(&s->snapshots, dir, &opts);
 }
