@@ -30,7 +30,7 @@ void session_join_kernels(struct weir_session *session);
 /* After the workers. */
 void session_close_queues(struct weir_session *session);
 
-/* That of a plan queue; NULL: it does not run ahead, or not here. */
+/* The queue by its number in the plan; NULL: it does not run ahead, or not here. */
 struct ahead_queue *session_queue(const struct weir_session *session, uint32_t queue);
 
 /* By the worker's thread: adds the oldest firing under way on each of its queues to its look, and what it awaits. */

@@ -26,7 +26,7 @@ void session_look(struct weir_session *session, uint32_t worker);
  * oldest. Returns the length, 0 when nothing has been fired. At rest or after all workers have halted. */
 size_t session_flight_text(const struct weir_session *session, char *text, size_t bytes);
 
-/* What this rank has done, for its sign of life. */
+/* Fills the sign of life with the work that this rank has done. */
 void session_beat(const struct weir_session *session, struct wire_frame *frame);
 
 /* "these waited for it here: ...", one line: what this rank's actors lacked of another's. "" when nothing. When no worker

@@ -1,5 +1,5 @@
-/* transport/line/stream_plugin.c: streams over UCX are a plugin's, which the first who asks for them loads. What failed is
- * tried again by the next. */
+/* transport/line/stream_plugin.c: streams over UCX are a plugin's, which the first call loads. After a
+ * failure the next call tries again. */
 #include "transport/line/stream_plugin.h"
 
 #include "graph/base/error.h"

@@ -8,7 +8,7 @@
 
 enum { STREAM_PLUGIN_VERSION = 1 };
 
-/* What the plugin calls. */
+/* The functions of weir that the plugin calls. */
 struct stream_host {
     uint32_t version; /* STREAM_PLUGIN_VERSION */
     weir_status (*error_set)(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,8 +1,8 @@
 /* transport/ucx/ucx.h: UCX's libraries, which are loaded when somebody asks for them and not before.
  *
  * A program that wants nothing of UCX gets nothing of it: the plugin is not linked with it. Once loaded both
- * stay for the life of the process. What it would do to the process is undone where that can be: signal
- * handlers that its constructors install are taken away again, and what it would print goes nowhere but into the error
+ * stay for the life of the process. Weir undoes its effects on the process where that is possible: it
+ * removes signal handlers that its constructors install, and its messages go nowhere but into the error
  * of the call that failed (ucx_said()), as far as weir's own calls bring it about.
  *
  * Any thread.

@@ -43,7 +43,7 @@ static void place_enter(estimate *of, weir_device_kind kind, int index)
         *to = (place){.kind = kind, .index = index, .meshes = meshes};
 }
 
-/* What a parameter's bytes are changes nothing, and an input's register is there whoever reads it. */
+/* No rung changes the bytes of a parameter, or of an input's register. */
 static bool counts(const ir_graph *base, const ir_tensor *t)
 {
     return t->node >= 0 && base->node[t->node].updates < 0 && base->node[t->node].op != &op_source;

@@ -60,7 +60,7 @@ static double compute_share(const ir_graph *ir, const ir_node *node, const weir_
     return share;
 }
 
-/* Of the whole node on one device. */
+/* Seconds of the whole node on one device. */
 static double work_s(const ir_node *node)
 {
     return node->cost.flops / FLOPS_PER_S + node->cost.bytes / MEMORY_PER_S;

@@ -13,9 +13,9 @@ double convert_seconds(weir_sbp from, weir_sbp to, int parts, double longest, do
 /* The longest part's share when what the axes before leave of dimension `dim` is cut once more on this one: `sbp` tells
  * how it lies on them. One row is no way to share anything. */
 double longest_share(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp, int dim, int axis);
-/* What one device is busy with a node by this signature on this axis, where no other axis splits it. */
+/* Seconds that one device is busy with a node by this signature on this axis, where no other axis splits it. */
 double compute_seconds(const ir_graph *ir, const ir_node *node, const weir_signature *s, int axis);
-/* And one firing of it, with all that was chosen: layouts are known. */
+/* Seconds of one firing of the node; its layouts are chosen. */
 double node_seconds(const ir_graph *ir, const ir_node *node);
 /* One transfer between devices, one way to a disk or from it, one copy by a core. */
 double transfer_seconds(uint64_t bytes);
