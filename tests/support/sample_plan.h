@@ -13,7 +13,7 @@
 #ifndef TESTS_SUPPORT_SAMPLE_PLAN_H
 #define TESTS_SUPPORT_SAMPLE_PLAN_H
 
-#include "graph/plan/form/plan.h"
+#include "graph/plan/form/fields.h"
 
 /* Makes the sample's ops known; may be called again. */
 void sample_ops_register(void);
@@ -23,5 +23,10 @@ weir_plan *sample_plan(uint32_t micro_batches, uint32_t h_slots);
 
 /* A copy that shares nothing; owned by the caller. */
 weir_plan *plan_copy(const weir_plan *plan);
+
+static inline void *item_of(weir_plan *plan, const plan_table *table, uint32_t item)
+{
+    return (char *)plan_table_items(plan, table) + item * table->item_bytes;
+}
 
 #endif
