@@ -5,7 +5,7 @@
  *     built        memory, actors, edges, kernels          actors/built/, build.c, params.c (initial values, read, write)
  *     workers      threads and what they run (below)       session.c, owner.c (what workers ask of a session)
  *     outside.h    lanes of pushes and pulls               announce.c, ringer.c
- *     devices.h    arenas, queues, groups                  queues.c, joined.c (several kernels by one launch), groups.c
+ *     devices.h    queues that run ahead, groups           queues.c, joined.c (several kernels by one launch), groups.c
  *     callbacks.h  the user's functions                    host.c
  *     progress.h   the run: begin, steps, stop             stop.c, stats.c
  *     observed.h   watch, reports, trace                   observe.c
@@ -25,10 +25,10 @@
 #include <pthread.h>
 #include <weir/session.h>
 
+#include "actors/built/built.h"
 #include "actors/cluster/owner.h"
 #include "actors/crew.h"
 #include "actors/debug/debug.h"
-#include "actors/built/built.h"
 #include "actors/session/caller.h"
 #include "actors/session/callbacks.h"
 #include "actors/session/devices.h"
@@ -37,8 +37,6 @@
 #include "actors/session/progress.h"
 #include "actors/snapshot/snapshot.h"
 #include "transport/mail/bus.h"
-
-struct cluster;
 
 struct session_workers {
     struct crew *crew;         /* held: threads of those that compute, maybe of other sessions too */
