@@ -15,8 +15,9 @@
  * the session is built. Each rank looks at its own.
  *
  * A float is finite when its exponent is not all ones, whatever its width; so blocks of words are looked at, which a
- * compiler makes vectors of, and only a block that has such a word is searched. What stands in front of a kernel finds
- * what it goes by by way of the worker's sentence, which is the kernel's: struct actor_kernel has no room to spare.
+ * compiler makes vectors of, and only a block that has such a word is searched. The function in front of a kernel
+ * finds struct finite through the worker, and the worker through the buffer of the kernel's error, which is the worker's:
+ * struct actor_kernel has no room to spare.
  */
 #include "actors/debug/debug.h"
 #include "actors/worker.h"

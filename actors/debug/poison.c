@@ -19,8 +19,8 @@
  * the first or last that has to do with it, the counters of register and port tell, which belong to the kernel's own
  * thread.
  *
- * What a tensor is gathered from may lie within it (graph/plan/lives/window.h), is there before it, and goes on to be read behind
- * it. So a stretch of the tensor is cut around it, and the end of the part's own life leaves it as it is.
+ * The parts that a tensor is gathered from may lie within it (graph/plan/lives/window.h): they are there before it, and are
+ * read after it. So a stretch of the tensor is cut around it, and the end of the part's own life leaves it as it is.
  */
 #include "actors/debug/debug.h"
 

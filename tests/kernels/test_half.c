@@ -2,10 +2,10 @@
  *
  * Every op but a product computes in f32 what its f32 kernel does, which is held against double elsewhere: so it is
  * called twice, with halves and with the same values as f32, and where it says that a result is rounded once it must be that
- * rounding, bit for bit; sums that go another way may differ by what f32 loses. What the ops list as signatures is played
+ * rounding, bit for bit; sums that go another way may differ by what f32 loses. Signatures of ops are played
  * with halves too. Products by themselves are in test_half_products.c.
  *
- * What multiplies bf16 is tested once more with AMX: the processor's, or one that is played (amx_machine.h).
+ * Products of bf16 are tested once more with AMX: the processor's, or one that is played (amx_machine.h).
  */
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/common/ops.h"

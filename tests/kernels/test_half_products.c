@@ -284,7 +284,7 @@ Test(half_amx, a_row_has_the_same_bits_however_rows_are_split, .timeout = 60)
     amx_machine_leave();
 }
 
-/* What is not a number, and what is infinite, reaches the sums it belongs to and no other; tails of zeros hide none. */
+/* NaN and infinity reach the sums of their own row and column, and no other; tails of zeros hide none. */
 Test(half_amx, infinities_stay_in_their_row_and_column)
 {
     uint64_t random = SEED;
