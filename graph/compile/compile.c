@@ -9,6 +9,8 @@
 #include "graph/compile/actors/hosts.h"
 #include "graph/compile/backend/backend.h"
 #include "graph/compile/budget/limit.h"
+#include "graph/compile/logical/passes.h"
+#include "graph/compile/sbp/passes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -132,13 +134,15 @@ static bool options_ok(compile *c)
 
 static weir_plan *run_passes(compile *c)
 {
-    static bool (*const passes[])(compile *) = {ir_new,     pass_scale, pass_precision, pass_rules,
-                                                pass_shard, pass_casts, pass_fold,      pass_box, NULL};
-    if (!passes_run(c, passes))
+    if (!passes_run(c, logical_passes) || !passes_run(c, layout_passes) || !passes_run(c, cast_passes) ||
+        !passes_run(c, conversion_passes))
         return NULL;
     if (c->memory_max < UINT64_MAX)
         return limit_plan(c);
-    return backend_devices(c) ? backend_plan(c) : NULL;
+    backend b;
+    weir_plan *plan = backend_begin(&b, c, false) ? backend_plan(&b) : NULL;
+    backend_end(&b);
+    return plan;
 }
 
 weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
@@ -155,7 +159,6 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *giv
     weir_plan *plan = options_ok(&c) ? run_passes(&c) : NULL;
     if (!plan && c.pool.failed)
         backend_blame_call(&c, WEIR_E_MEMORY);
-    offsets_forget(&c);
     pool_free(&c.pool);
     return plan;
 }

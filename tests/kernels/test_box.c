@@ -6,6 +6,7 @@
  * Partial sums come in two kinds: those that a conversion makes (every element on one device, zeros on the others), and
  * real ones, of which every device has a term (a sum over a dimension that is split; of integers, so it is exact).
  */
+#include "graph/compile/devices/passes.h"
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/form/plan.h"
 #include "kernels/core/core.h"

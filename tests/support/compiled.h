@@ -9,12 +9,13 @@
 #ifndef TESTS_SUPPORT_COMPILED_H
 #define TESTS_SUPPORT_COMPILED_H
 
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
+#include "graph/compile/devices/passes.h"
+#include "graph/compile/logical/passes.h"
+#include "graph/compile/sbp/passes.h"
 
-typedef bool compile_pass(compile *c);
-
-/* Runs the passes in the compiler's order up to `last`. A mistake fails the test. */
-compile *compiled_to(compile_pass *last, uint64_t seed);
+/* Runs the passes in the compiler's order up to `last`, each of which is verified. A mistake fails the test. */
+compile *compiled_to(bool (*last)(compile *c), uint64_t seed);
 void compiled_free(compile *c);
 
 #endif

@@ -375,8 +375,11 @@ weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings)
     add_actors(s);
     place_workspaces(s);
     weigh_moves(s);
-    if (!plan_of(s)->turns_count)
+    if (!plan_of(s)->turns_count) {
         plan_add_all_turns(s->builder);
+        if (!plan_order_turns(plan_of(s)))
+            abort();
+    }
     weir_plan *plan = plan_builder_finish(s->builder, bindings);
     s->builder = NULL;
     sdf_free(s);

@@ -1,4 +1,5 @@
 /* tests/support/small_plans.c: see the header. */
+#include "graph/compile/actors/passes.h"
 #include "tests/support/small_plans.h"
 
 #include "graph/compile/budget/offload.h"

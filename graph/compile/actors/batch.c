@@ -9,6 +9,7 @@
  * grouping, calls become one if their operands lie so: not where readers differ, so that registers do. Parameters
  * stay what they are: they lie one behind the other in the order in which they were made.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/actors/unite.h"
 #include "kernels/matmul/sizes.h"
 #include "kernels/common/ops.h"
@@ -83,7 +84,7 @@ static void family_new(compile *c, const pbatch *b, int (*operand)(const pop *p)
     family *f = POOL_PUSH(&c->pool, &c->phys.family);
     if (!f)
         return;
-    *f = (family){.count = b->count, .block = -1};
+    *f = (family){.count = b->count};
     for (int i = 0; i < b->count; i++) {
         f->tensor[i] = operand(pop_of(c, b->pop[i]));
         tensor_of(c, f->tensor[i])->family = c->phys.family.count;

@@ -10,6 +10,7 @@
  * earlier, so all that it reads must be there by then. Layouts were chosen for each by itself. What differs is rounding:
  * gelu sees its input before that is rounded to a half.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/base/error.h"
 #include "graph/compile/actors/unite.h"
 #include "kernels/common/ops.h"

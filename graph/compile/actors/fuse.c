@@ -27,7 +27,7 @@
  * longer. The rule of the op says which members have a form as a step there; no other op is in a chain.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
 #include "kernels/fused/fused.h"
 #include "kernels/common/ops.h"
 

@@ -29,7 +29,7 @@
  */
 #include "graph/base/error.h"
 #include "graph/compile/devices/exchange.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 

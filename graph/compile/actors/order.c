@@ -5,7 +5,7 @@
  * then graph order. Sources come last: they run ahead, and what else is on their queue is waited for. Priorities decide speed alone: every order completes, as the check proves.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 

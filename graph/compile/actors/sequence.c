@@ -12,7 +12,7 @@
  * The first pop of a group stays (order.c ranks groups by it), as do updates, which work on what others read. Groups do
  * not change, so nothing that crosses devices is made later than before.
  */
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
 
 #include <string.h>
 

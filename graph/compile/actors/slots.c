@@ -12,6 +12,7 @@
  *
  * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/base/error.h"
 #include "graph/compile/actors/hosts.h"
 #include "kernels/common/ops.h"

@@ -18,7 +18,7 @@
  * Where something waits on a disk meanwhile (offload.h), stores and fetches are tied as that asks for, and the actors of
  * a device to each other, in their order.
  */
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/actors/passes.h"
 #include "graph/plan/lives/reach.h"
 
 typedef struct ties {

@@ -8,17 +8,26 @@
 
 #include "graph/base/error.h"
 #include "graph/base/text.h"
+#include "graph/compile/actors/hosts.h"
+#include "graph/compile/actors/passes.h"
+#include "graph/compile/backend/emit.h"
+#include "graph/compile/devices/passes.h"
 #include "graph/plan/form/text.h"
 #include "graph/plan/prove/check.h"
 #include "graph/plan/prove/validate.h"
 
-/* The register of the plan written last. */
 static reg *reg_of(compile *c, plan_regst_id id)
 {
     for (int r = 0; r < c->phys.reg.count; r++)
         if (c->phys.reg.item[r].plan_id == id.i)
             return &c->phys.reg.item[r];
     return NULL;
+}
+
+static bool no_memory(compile *c)
+{
+    c->pool.failed = true;
+    return error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
 }
 
 void backend_blame_call(const compile *c, weir_status status)
@@ -96,31 +105,26 @@ static bool check_spaces(const compile *c)
     return true;
 }
 
-/* NULL: there is no memory. */
-static weir_plan *emit(compile *c)
+bool backend_offsets(backend *b)
 {
-    weir_plan *plan = pass_emit(c);
-    c->pool.failed |= !plan;
-    return plan;
+    lives_free(b->known);
+    b->known = emit_slots(b->c, b->plan) ? lives_new(b->plan) : NULL;
+    if (!b->known || !offsets_find(&b->offsets, b->plan, b->known))
+        return no_memory(b->c);
+    hosts_arriving(b->c);
+    return true;
 }
 
-static weir_plan *write(compile *c, check_result *result)
+/* Whether the plan is valid, which is an error else; `result` is how its game ends. */
+static bool play(backend *b, check_result *result)
 {
-    weir_plan *plan = emit_laid_out(c);
-    if (plan && !check_spaces(c)) {
-        offsets_forget(c);
-        weir_plan_free(plan);
-        return NULL;
-    }
-    weir_status status = plan_validate_knowing(plan, c->known);
-    offsets_forget(c);
+    emit_offsets(b->c, b->plan);
+    weir_status status = plan_validate_knowing(b->plan, b->known);
     if (!status)
-        status = check_play(plan, result);
-    if (!status)
-        return plan;
-    backend_blame_call(c, status);
-    weir_plan_free(plan);
-    return NULL;
+        status = check_play(b->plan, result);
+    if (status)
+        backend_blame_call(b->c, status);
+    return !status;
 }
 
 /* Gives the register that the game found too small what it needs, for good; false when that cannot help. */
@@ -136,42 +140,48 @@ static bool raise_short(compile *c, const check_result *result)
     return true;
 }
 
-weir_plan *backend_plan(compile *c)
+weir_plan *backend_plan(backend *b)
 {
-    for (;;) {
-        check_result result;
-        if (!backend_fit(c))
+    check_result result;
+    do {
+        if (!backend_fit(b) || !check_spaces(b->c) || !play(b, &result))
             return NULL;
-        weir_plan *plan = write(c, &result);
-        if (!plan || result.live)
-            return plan;
-        weir_plan_free(plan);
-        if (!raise_short(c, &result))
-            return NULL;
-    }
+    } while (!result.live && raise_short(b->c, &result));
+    weir_plan *plan = result.live ? b->plan : NULL;
+    if (plan)
+        b->plan = NULL;
+    return plan;
 }
 
-/* How large each device's snapshot is, which a plan without one tells: it depends on shards and slots that are full at
- * the start, not on those that are taken away. */
-static bool measure_snapshots(compile *c)
+/* How large each device's snapshot is, which the plan tells: it depends on shards and slots that are full at the start, not on
+ * those that are taken away. */
+static bool measure_snapshots(backend *b)
 {
+    compile *c = b->c;
     if (!c->opts.snapshot)
         return true;
-    weir_plan *plan = emit(c);
     uint64_t *bytes = POOL_NEW(&c->pool, uint64_t, c->phys.device.count + 1);
-    bool ok = plan && bytes && plan_snapshot_bytes(plan, bytes) == WEIR_OK;
-    for (int d = 0; ok && d < c->phys.device.count; d++)
-        c->phys.device.item[d].snapshot = bytes[d];
-    weir_plan_free(plan);
-    c->pool.failed |= !ok;
-    return ok;
+    if (!bytes || plan_snapshot_bytes(b->plan, bytes))
+        return no_memory(c);
+    for (int d = 0; d < c->phys.device.count; d++)
+        c->phys.device.item[d].snapshot = b->plan->spaces[d].snapshot_bytes = bytes[d];
+    return true;
 }
 
-bool backend_devices(compile *c)
+bool backend_begin(backend *b, compile *c, bool hasty)
 {
-    static bool (*const passes[])(compile *) = {pass_copies, pass_lower, check_sums, pass_families, pass_group, pass_sequence,
-                                                pass_batch, pass_epilogue, pass_fuse, pass_tie, pass_slots, check_sums, pass_order,
-                                                measure_snapshots, NULL};
-    c->phys = (phys){.temps_found = false};
-    return passes_run(c, passes);
+    *b = (backend){.c = c};
+    c->phys = (phys){.first = NULL};
+    if (!passes_run(c, device_passes) || !check_sums(c) || !passes_run(c, actor_passes) || !check_sums(c))
+        return false;
+    b->plan = emit_plan(c);
+    return b->plan && offsets_begin(&b->offsets, c, hasty) ? measure_snapshots(b) : no_memory(c);
+}
+
+void backend_end(backend *b)
+{
+    lives_free(b->known);
+    weir_plan_free(b->plan);
+    b->known = NULL;
+    b->plan = NULL;
 }

@@ -1,13 +1,14 @@
 /* graph/compile/backend/emit.c: write the plan. Nothing is decided here: groups become actors, what they read ports, and the
- * flat arrays are filled in the order that graph/plan/form/plan.h asks for: what belongs to one owner lies together. Offsets
- * are found for a plan that has all else, and then entered there.
+ * flat arrays are filled in the order that graph/plan/form/plan.h asks for: what belongs to one owner lies together.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/compile/backend/backend.h"
+#include "graph/compile/backend/emit.h"
 #include "graph/compile/backend/emit_collective.h"
 #include "graph/plan/form/build.h"
 #include "graph/plan/form/text.h"
+#include "graph/plan/prove/turns.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 
@@ -91,16 +92,11 @@ static void emit_device(emission *e, int d)
     plan_space_id space = {plan_add_spaces(e->b, (plan_space){.kind = from->kind,
                                                               .index = (uint32_t)from->index,
                                                               .name = plan_add_text(e->b, name),
-                                                              .path = plan_add_text(e->b, disk ? e->c->offload : ""),
-                                                              .bytes = from->bytes,
-                                                              .snapshot_offset = from->snapshot_offset,
-                                                              .snapshot_bytes = from->snapshot})};
+                                                              .path = plan_add_text(e->b, disk ? e->c->offload : "")})};
     if (computes(e, d))
         e->queue[PLAN_COMPUTE][d] = plan_add_queues(e->b, (plan_queue){.space = space,
                                                                        .kind = PLAN_COMPUTE,
-                                                                       .name = plan_add_text(e->b, name),
-                                                                       .workspace_offset = from->workspace_offset,
-                                                                       .workspace_bytes = from->workspace});
+                                                                       .name = plan_add_text(e->b, name)});
     for (int io = 0; io <= e->p->io.count; io++)
         emit_queue(e, d, PLAN_IO_QUEUE, io);
     emit_queue(e, d, PLAN_OUTSIDE, 0);
@@ -154,11 +150,9 @@ static void emit_reg(emission *e, int id)
     plan_add_regsts(e->b, (plan_regst){.producer = {r->group >= 0 ? (uint32_t)r->group : PLAN_NONE},
                                        .space = {(uint32_t)r->device},
                                        .kind = r->kind,
-                                       .slots = (uint32_t)r->slots,
                                        .fill = (uint32_t)r->fill,
                                        .initial = (uint32_t)r->initial,
                                        .fixed = r->fixed,
-                                       .offset = r->offset,
                                        .slot_bytes = r->slot_bytes,
                                        .tensors = {first, (uint32_t)r->tensors.count}});
 }
@@ -227,7 +221,6 @@ static plan_range emit_states(emission *e, int g)
                                          &state->global, &state->part);
             to.home = PLAN_IN_STATE;
             to.owner = (uint32_t)g;
-            to.offset = state->offset;
             plan_tensor_id id = {plan_add_tensors(e->b, to)};
             if (!s)
                 e->first_state[from->pops.item[i]] = id.i;
@@ -295,7 +288,6 @@ static void emit_kernel(emission *e, int g, int id)
                      .accumulate = op->accumulate,
                      .key = node_key(e->c, node),
                      .attrs = emit_words(e, pop_op(e->c, op), op->attrs),
-                     .workspace_offset = op->scratch_offset,
                      .workspace_bytes = op->scratch};
     const weir_plan *plan = plan_builder_plan(e->b);
     k.in = (plan_range){plan->operands_count, (uint32_t)op->in_count};
@@ -424,8 +416,7 @@ static void emit_kept_states(emission *e)
 
 static void emit_limit(emission *e)
 {
-    plan_limit to = {.bytes = e->c->memory_max, .whole = e->c->whole, .longer = e->c->longer,
-                     .slots = (uint32_t)backend_slots_taken(e->c)};
+    plan_limit to = {.bytes = e->c->memory_max, .whole = e->c->whole, .longer = e->c->longer};
     for (int i = 0; i < e->p->op.count; i++) {
         const pop *op = &e->p->op.item[i];
         const ptensor *out = op->dead || !op->out_count ? NULL : &e->p->tensor.item[op->out[0]];
@@ -465,7 +456,7 @@ static weir_plan *emission_failed(emission *e)
     return NULL;
 }
 
-weir_plan *pass_emit(compile *c)
+weir_plan *emit_plan(compile *c)
 {
     emission e = {.c = c, .p = &c->phys};
     if (!emission_begin(&e))
@@ -489,7 +480,14 @@ weir_plan *pass_emit(compile *c)
     return c->pool.failed || !emit_collectives(c, e.b) ? emission_failed(&e) : plan_builder_take(e.b, e.bindings);
 }
 
-/* ---- offsets ---- */
+/* ---- what changes while offsets are looked for ---- */
+
+bool emit_slots(const compile *c, weir_plan *plan)
+{
+    for (int r = 0; r < c->phys.reg.count; r++)
+        plan->regsts[c->phys.reg.item[r].plan_id].slots = (uint32_t)c->phys.reg.item[r].slots;
+    return plan_order_turns(plan);
+}
 
 static void enter_device_offsets(const compile *c, weir_plan *plan)
 {
@@ -523,15 +521,14 @@ static void enter_actor_offsets(const compile *c, weir_plan *plan, int g)
     }
 }
 
-weir_plan *emit_laid_out(compile *c)
+void emit_offsets(const compile *c, weir_plan *plan)
 {
-    weir_plan *plan = c->known_of;
-    c->known_of = NULL;
     enter_device_offsets(c, plan);
     for (int r = 0; r < c->phys.reg.count; r++)
         plan->regsts[c->phys.reg.item[r].plan_id].offset = c->phys.reg.item[r].offset;
     for (int g = 0; g < c->phys.group.count; g++)
         enter_actor_offsets(c, plan, g);
+    for (uint32_t l = 0; l < plan->limits_count; l++)
+        plan->limits[l].slots = (uint32_t)backend_slots_taken(c);
     plan->hash = plan_hash(plan);
-    return plan;
 }

@@ -114,5 +114,6 @@ bool emit_collectives(compile *c, plan_builder *b)
         if (id != PLAN_NONE)
             plan_builder_plan(b)->collectives[id].kind = of->sum ? (uint32_t)of->sum - 1 : plan_collective_looks(plan, id);
     }
-    return first && number && place && plan_add_all_turns(b);
+    plan_add_all_turns(b);
+    return first && number && place;
 }

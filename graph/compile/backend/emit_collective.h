@@ -5,7 +5,7 @@
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/form/build.h"
 
-/* Adds collectives and their order to a plan that has all else. False: no memory. */
+/* Adds collectives, and a turn for each firing, to a plan that has all else. False: no memory. */
 bool emit_collectives(compile *c, plan_builder *b);
 
 #endif

@@ -106,19 +106,19 @@ static bool lower_all(compile *c)
     return lowered;
 }
 
-bool backend_fit(compile *c)
+bool backend_fit(backend *b)
 {
+    compile *c = b->c;
     for (bool lowered = true; lowered;) {
-        lowered = c->over = false;
-        if (!pass_offsets(c))
+        lowered = b->over = false;
+        if (!backend_offsets(b))
             return false;
-        hosts_arriving(c);
         for (int d = 0; d < c->phys.device.count; d++)
             if (is_over(c, d)) {
-                c->over = true;
+                b->over = true;
                 lowered |= lower_device(c, d);
             }
-        if (!c->over)
+        if (!b->over)
             return true;
         lowered = lowered || lower_all(c);
     }

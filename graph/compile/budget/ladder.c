@@ -17,6 +17,7 @@
  *
  * How much a device needs is an estimate (estimate.h).
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/budget/estimate.h"
 #include "graph/compile/sbp/machine.h"
 #include "graph/base/error.h"

@@ -18,7 +18,6 @@
 #include "graph/compile/budget/limit.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/compile/actors/hosts.h"
 #include "graph/compile/backend/backend.h"
 #include "graph/compile/budget/recompute.h"
 #include "graph/compile/sbp/machine.h"
@@ -63,6 +62,7 @@ typedef struct search {
     recompute x;
     double step;                   /* seconds of a step, on one device */
     bool failed;                   /* an error is set */
+    bool over;                     /* the plan that was asked for last was given up as too large, rather than for an error */
 } search;
 
 static double rung_seconds(const search *s, int at)
@@ -71,35 +71,41 @@ static double rung_seconds(const search *s, int at)
 }
 
 /* Lays the rung out, in the compilation's pool. */
-static bool lay_out(search *s, int at, outcome *o)
+static bool lay_out(search *s, backend *b, int at, outcome *o)
 {
     int device;
-    if (!recompute_apply(&s->x, at) || !backend_devices(s->c))
+    if (!recompute_apply(&s->x, at) || !backend_begin(b, s->c, true))
         return false;
-    *o = (outcome){.rung = at, .fits = backend_fit(s->c)};
+    *o = (outcome){.rung = at, .fits = backend_fit(b)};
     double waits = slots_seconds(s->c, s->step);
     o->bytes = backend_largest(s->c, &device);
     o->slower = waits > 0;
     o->seconds = rung_seconds(s, at) + waits;
-    return o->fits || s->c->over;
+    return o->fits || b->over;
+}
+
+/* The compilation is as the box pass left it again. */
+static void begin_again(search *s, backend *b)
+{
+    backend_end(b);
+    s->c->ir = s->x.base;
+    s->c->phys = (phys){.first = NULL};
 }
 
 /* Lays the rung out and forgets all but the outcome. */
 static outcome try_rung(search *s, int at)
 {
     outcome o = {.rung = at};
+    backend b = {.c = s->c};
     pool kept = s->c->pool;
     s->c->pool = (pool){.head = NULL};
-    s->c->hasty = true;
-    s->failed |= !lay_out(s, at, &o);
+    s->failed |= !lay_out(s, &b, at, &o);
     if (limit_heard && s->x.ladder.count) /* before that there is no count */
         limit_heard(at ? s->x.ladder.item[at - 1].needs : s->x.needs, o.bytes);
-    s->c->hasty = false;
+    begin_again(s, &b);
     kept.failed |= s->c->pool.failed;
     pool_free(&s->c->pool);
     s->c->pool = kept;
-    s->c->ir = s->x.base;
-    s->c->phys = (phys){.temps_found = false};
     return o;
 }
 
@@ -189,15 +195,13 @@ static outcome best_of_grid(search *s)
 /* Whether nothing has to be given up. */
 static bool fits_whole(search *s)
 {
-    if (!backend_devices(s->c) || !pass_offsets(s->c))
-        return s->failed = true, false;
+    backend b;
     int device;
-    hosts_arriving(s->c);
-    uint64_t bytes = backend_largest(s->c, &device);
-    bool fits = bytes <= s->c->memory_max;
+    s->failed |= !backend_begin(&b, s->c, false) || !backend_offsets(&b);
+    uint64_t bytes = s->failed ? 0 : backend_largest(s->c, &device);
+    bool fits = !s->failed && bytes <= s->c->memory_max;
     s->c->whole = fits ? 0 : bytes;
-    s->c->ir = s->x.base;
-    s->c->phys = (phys){.temps_found = false};
+    begin_again(s, &b);
     return fits;
 }
 
@@ -224,11 +228,14 @@ static outcome choose(search *s)
     return last.fits ? first_that(s, best.rung, last, does_fit) : best_of_grid(s);
 }
 
-/* The plan with the first `at` rungs; NULL: an error, or, with c->over, it does not fit when it is live. */
+/* The plan with the first `at` rungs; NULL: an error, or, with s->over, it does not fit when it is live. */
 static weir_plan *plan_of(search *s, int at)
 {
-    s->c->over = false;
-    return recompute_apply(&s->x, at) && backend_devices(s->c) ? backend_plan(s->c) : NULL;
+    backend b = {.c = s->c};
+    weir_plan *plan = recompute_apply(&s->x, at) && backend_begin(&b, s->c, false) ? backend_plan(&b) : NULL;
+    s->over = b.over;
+    backend_end(&b);
+    return plan;
 }
 
 /* ---- when nothing fits ---- */
@@ -335,7 +342,7 @@ static void refuse(search *s, int at)
     weir_plan *plan = plan_of(s, at);
     if (plan)
         report(s->c, plan, asked);
-    else if (s->c->over)
+    else if (s->over)
         error_set(WEIR_E_MEMORY, "%s:%d: compile: nothing that is live fits in %s", s->c->opts.src.file,
                   s->c->opts.src.line, s->c->opts.memory);
     weir_plan_free(plan);
@@ -351,7 +358,7 @@ weir_plan *limit_plan(compile *c)
     outcome taken = choose(&s);
     c->longer = s.step > 0 ? taken.seconds / s.step : 0;
     weir_plan *plan = s.failed ? NULL : plan_of(&s, taken.rung);
-    if (!plan && !s.failed && c->over)
+    if (!plan && !s.failed && s.over)
         refuse(&s, taken.rung);
     return plan;
 }

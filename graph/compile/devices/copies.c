@@ -1,5 +1,6 @@
 /* graph/compile/devices/copies.c: see the header. A copy is a node of its own on the accelerators' mesh: as all else it becomes
  * one pop per device, and what nobody reads is swept away by the lower pass. */
+#include "graph/compile/devices/passes.h"
 #include "graph/compile/devices/copies.h"
 #include "graph/base/error.h"
 #include "graph/compile/devices/sources.h"

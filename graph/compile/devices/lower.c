@@ -13,7 +13,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/compile/devices/exchange.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/devices/passes.h"
 #include "graph/compile/devices/sources.h"
 #include "graph/compile/sbp/sums.h"
 #include "graph/compile/sbp/teams.h"

@@ -31,7 +31,6 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     POOL_LIST(int) readers;        /* pops, each once */
     /* group.c and offsets.c */
     int reg;                       /* register, or -1: a temp */
-    int block;                     /* of a temp; offsets.c's own */
     uint64_t offset;               /* in the slot or the workspace */
     uint32_t plan_id;
 } ptensor;
@@ -57,7 +56,6 @@ typedef struct pop {               /* one kernel call on one device */
     int collective;                /* and 1 + the collective that it became a member of */
     uint64_t bytes_in, bytes_out;  /* of its operands then */
     uint64_t scratch, scratch_offset;
-    int scratch_block;             /* offsets.c's own; -1: none */
     POOL_LIST(int) states;         /* indexes in phys->state */
 } pop;
 
@@ -91,7 +89,6 @@ enum { BATCH_MAX = 4 /* PRODUCTS_MAX of kernels/matmul/sizes.h */ };
 
 typedef struct family {            /* tensors of one size that are to lie at equal distances, in this order; see batch.c */
     int count, tensor[BATCH_MAX];  /* ptensors */
-    int block;                     /* offsets.c's own: of those that are temporaries of one group; -1 */
 } family;
 
 typedef struct pbatch {            /* calls that may become one; see batch.c */
@@ -110,9 +107,6 @@ typedef struct reg {               /* a register */
     bool alone;                    /* its one tensor is large: no other joins */
     int family;                    /* 1 + the one that its tensors are of: no other joins; 0 */
     bool needed;                   /* fewer slots would stall */
-    bool shares;                   /* offsets.c's own: place() has put it */
-    struct block *placed;          /* offsets.c's own: then, as what; else NULL */
-    int wish;                      /* offsets.c's own: 1 + the first of those in windows.h for it; 0 */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
     POOL_LIST(int) readers;        /* groups, each once */
@@ -134,17 +128,6 @@ typedef struct group {             /* an actor */
     POOL_LIST(int) regs;           /* produced */
     POOL_LIST(int) sources;        /* groups on other queues that it reads from, each once */
 } group;
-
-typedef struct block {             /* what is placed as one: a register, or temporaries of a group */
-    int reg;                       /* or -1: temporaries, which work in place of each other, or scratch */
-    int group, from, to;           /* then: whose, and the first and last pop, as positions in the group */
-    uint64_t bytes, offset;        /* in the arena */
-    bool shares;                   /* of temporaries: place() has put them */
-    int tensors;                   /* of temporaries: how many there are in it */
-    struct block *guest, *next;    /* what lies within it (windows.h): the first, and the next beside this one */
-    struct block *host;            /* what it lies within itself, which lies within nothing, */
-    uint64_t at;                   /* and where there */
-} block;
 
 typedef struct pdevice {
     weir_device_kind kind;
@@ -169,8 +152,6 @@ typedef struct phys {
     int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
     int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
     POOL_LIST(const char *) io;    /* names of io queues that the program gave; 0 of a pop is the one without, k the k-th */
-    POOL_LIST(block) temp;         /* offsets.c's own: those of each group beside each other */
-    bool temps_found;
 } phys;
 
 #endif

@@ -262,11 +262,3 @@ int ptensor_real(const phys *p, int tensor)
         tensor = p->tensor.item[tensor].alias;
     return tensor;
 }
-
-bool passes_run(compile *c, bool (*const *passes)(compile *))
-{
-    for (; *passes; passes++)
-        if (!(*passes)(c))
-            return false;
-    return true;
-}

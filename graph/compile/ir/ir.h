@@ -12,8 +12,8 @@
  *                --lower---> phys (devices.h)                   group: pops -> groups; regs; slots; order; offsets
  *                --emit----> weir_plan                          check
  *
- * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same
- * struct. A pass returns false after setting the error.
+ * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same struct. Each
+ * room lists its passes in passes.h.
  */
 #ifndef GRAPH_COMPILE_IR_IR_H
 #define GRAPH_COMPILE_IR_IR_H
@@ -32,60 +32,13 @@ typedef struct compile {
     double link;                   /* bytes that are under way between two hosts when their link is full; 0: not asked for */
     const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
-    bool hasty;                    /* offsets are to be found quickly, rather than as low as can be */
-    bool over;                     /* the plan was given up as too large, rather than for an error */
-    struct lives *known;           /* owned: lives of the plan that the last offsets were found for, */
-    weir_plan *known_of;           /* owned, until it is written: that plan, which lacks its offsets; or both NULL */
     ir_graph ir;
     phys phys;
 } compile;
 
-/* Until one returns false; the list ends with NULL. */
-bool passes_run(compile *c, bool (*const *passes)(compile *));
-
-/* The passes, in order; each in the file of its name. */
+/* The nodes and tensors of the graph, and what their ops say of them. False: an error, which is set. */
 bool ir_new(compile *c);
-bool pass_scale(compile *c);
-bool pass_precision(compile *c);
 bool pass_rules(compile *c);
-bool pass_shard(compile *c);
-bool pass_casts(compile *c);
-bool pass_fold(compile *c);
-bool pass_box(compile *c);
-bool pass_copies(compile *c);
-bool pass_lower(compile *c);
-/* Shards that conversions hand to conversions are cut into chunks of at most so many bytes, as far as there may be that
- * many chunks. Tests shrink it; nothing else changes it. */
-extern uint64_t lower_chunk_bytes;
-bool pass_families(compile *c);
-bool pass_group(compile *c);
-/* From how many bytes on a tensor gets a register of its own, and is worth an ordering edge (tie.c). Tests shrink it;
- * nothing else changes it. */
-extern uint64_t group_own_bytes;
-bool pass_sequence(compile *c);
-bool pass_tie(compile *c);
-bool pass_batch(compile *c);
-bool pass_epilogue(compile *c);
-/* Whether products take in what comes behind them, where a device can. Tests turn it off; nothing else does. */
-extern bool epilogue_joins;
-bool pass_fuse(compile *c);
-/* From how many bytes on a tensor that kernels share makes them one, and how many bytes a block of rows touches, about.
- * Tests shrink them; nothing else changes them. */
-extern uint64_t fuse_bytes_min, fuse_block_bytes;
-bool pass_slots(compile *c);
-bool pass_order(compile *c);
-/* Places everything, which tells the bytes of each device: phys.device.item[d].bytes. May be called again when slots
- * have changed; that is how to ask what a choice would need. */
-bool pass_offsets(compile *c);
-/* Gives back what pass_offsets() leaves behind in c->known. */
-void offsets_forget(compile *c);
-/* Whether parts of an arena share bytes where that is proven safe. Tests turn it off; nothing else does. */
-extern bool offsets_share;
-/* Without a hash: offsets are still to come. */
-weir_plan *pass_emit(compile *c);
-/* The plan that the last layout was made for, with the offsets that it found. It is the caller's; c->known, which
- * borrows it, must be given back before it is. */
-weir_plan *emit_laid_out(compile *c);
 
 /* ---- what several passes use ---- */
 

@@ -12,7 +12,7 @@
  * A tensor that lies in terms of a sum is cast as it is written: sum and rounding do not change places.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/logical/passes.h"
 #include "kernels/common/ops.h"
 
 #include <string.h>

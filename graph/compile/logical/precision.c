@@ -17,7 +17,7 @@
  * gathered. An op whose output cannot be f32 does not get such a layout (graph/compile/sbp/shard.c).
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/logical/passes.h"
 #include "kernels/common/ops.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@
  * passes ask origins for names, types and initial values.
  */
 #include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
+#include "graph/compile/logical/passes.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 #include "kernels/optim/optim.h"

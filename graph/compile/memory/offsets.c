@@ -6,26 +6,14 @@
  *     the rest                registers that are full for a part of a step, and temporaries: two of them may lie at the
  *                             same bytes where graph/plan/lives/lives.h proves that they are never needed at the same time
  *
- * Lives follow from who fires when, not from where anything lies. So a plan is written with no offsets yet, lives.h is
- * asked about every pair, place() finds offsets, which are entered into that plan, and plan_validate() looks at all that
- * overlaps once more. It takes over what lives.h has found out, as long as nothing of the plan that it rests on differs;
- * who loads the plan from a file finds it out anew.
- *
- * Inside a group temporaries live from the pop that makes them to the last that reads them, and those whose lives do
- * not meet may share. A kernel that may work in place takes over the memory of an input that dies with it. A queue runs
- * one actor at a time, so temporaries of its other groups are no hindrance at all; registers are, unless they are dead
- * then. A queue's workspace is the stretch from its lowest temporary to its highest, with registers in between.
+ * Temporaries of a group whose lives don't meet may share (temps.h). A queue runs one actor at a time, so those of its other
+ * groups are no hindrance at all; registers are, unless they are dead then. A queue's workspace is the stretch from its lowest temporary to its highest, with registers in between.
  *
  * Parts of less than 2^-SMALL of a device's bytes, and together of less than 2^-SMALLS, are left out and have bytes of
  * their own. The others are placed by parts.c. Every part is padded to PLAN_ALIGN.
  */
-#include "graph/base/error.h"
-#include "graph/compile/ir/ir.h"
 #include "graph/compile/memory/parts.h"
 #include "graph/compile/memory/windows.h"
-#include "graph/plan/lives/lives.h"
-#include "kernels/cuda/list.h"
-#include "kernels/common/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,193 +24,48 @@ enum { SMALL = 16, SMALLS = 12 };
 enum { WINDOWS_COST = 32, WINDOWS_MAIN = 4 };
 bool offsets_share = true;
 
-/* ---- temporaries ---- */
-
-typedef struct finding {
-    compile *c;
-    int group;
-    int *position;                 /* by pop: in its group */
-} finding;
-
-static bool is_temp(const phys *p, int tensor, int group_id)
-{
-    const ptensor *t = &p->tensor.item[tensor];
-    return t->reg < 0 && !t->parameter && t->producer >= 0 && p->op.item[t->producer].group == group_id;
-}
-
-static int last_use(const finding *x, const ptensor *t)
-{
-    int last = x->position[t->producer];
-    for (int r = 0; r < t->readers.count; r++)
-        if (x->position[t->readers.item[r]] > last)
-            last = x->position[t->readers.item[r]];
-    return last;
-}
-
-/* Whether element i of both lies at the same bytes: a repeated operand, or one of narrower elements, would be
- * overwritten before it is read. */
-static bool same_elements(const compile *c, const ptensor *a, const ptensor *b)
-{
-    const weir_type *x = &c->ir.tensors.item[a->tensor].type, *y = &c->ir.tensors.item[b->tensor].type;
-    int64_t count_a = 1, count_b = 1;
-    for (int d = 0; d < WEIR_DIMS_MAX; d++) {
-        count_a *= d < x->shape.rank ? a->part.count[d] : 1;
-        count_b *= d < y->shape.rank ? b->part.count[d] : 1;
-    }
-    return count_a == count_b && weir_dtype_bytes(x->dtype) == weir_dtype_bytes(y->dtype);
-}
-
-/* The block of the input that the pop may overwrite with its first output, or -1. */
-static int block_in_place(const finding *x, const pop *op, int at, int out)
-{
-    const phys *p = &x->c->phys;
-    int k = pop_op(x->c, op)->inplace - 1;
-    if (out != 0 || k < 0 || k >= op->in_count || op->accumulate || p->tensor.item[op->out[0]].family)
-        return -1;
-    int in = op->in[k];
-    const ptensor *from = &p->tensor.item[in], *to = &p->tensor.item[op->out[0]];
-    if (!is_temp(p, in, op->group) || from->block < 0 || from->family || !same_elements(x->c, from, to))
-        return -1;
-    return p->temp.item[from->block].to == at && last_use(x, from) == at ? from->block : -1;
-}
-
-static int block_new(finding *x, uint64_t bytes, int from, int to)
-{
-    block *b = POOL_PUSH(&x->c->pool, &x->c->phys.temp);
-    if (b)
-        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
-    return x->c->phys.temp.count - 1;
-}
-
-/* The block of a family, beside each other; its own, where not all of the family are temporaries of the group. */
-static int family_block(finding *x, const ptensor *t, int at)
-{
-    const phys *p = &x->c->phys;
-    family *f = &x->c->phys.family.item[t->family - 1];
-    int last = at;
-    for (int i = 0; i < f->count && f->block < 0; i++) {
-        if (!is_temp(p, f->tensor[i], x->group))
-            return block_new(x, t->bytes, at, last_use(x, t));
-        const int use = last_use(x, &p->tensor.item[f->tensor[i]]);
-        last = use > last ? use : last;
-    }
-    return f->block < 0 ? f->block = block_new(x, t->bytes * (uint64_t)f->count, at, last) : f->block;
-}
-
-/* Whether the group has a pop of the same op there. */
-static bool is_alike(const finding *x, const pop *op, int at)
-{
-    const phys *p = &x->c->phys;
-    const group *g = &p->group.item[x->group];
-    return at >= 0 && at < g->pops.count &&
-           x->c->ir.node[p->op.item[g->pops.item[at]].node].op == x->c->ir.node[op->node].op;
-}
-
-/* Whether calls of the op, one behind the other, may be one launch on cards (actors/session/joined.c). */
-static bool is_joined(const weir_op *op)
-{
-#define X(name) || op == &op_##name
-    return false CUDA_JOINED(X);
-#undef X
-}
-
-/* Calls that may be one launch have a scratch each. */
-static void find_scratch(finding *x, pop *op, int at)
-{
-    int first = at, last = at;
-    bool joins = x->c->phys.device.item[op->device].kind == WEIR_CUDA && is_joined(x->c->ir.node[op->node].op);
-    while (joins && is_alike(x, op, first - 1))
-        first--;
-    while (joins && is_alike(x, op, last + 1))
-        last++;
-    op->scratch_block = block_new(x, op->scratch, first, last);
-}
-
-static void find_in_pop(finding *x, int id, int at)
-{
-    phys *p = &x->c->phys;
-    pop *op = &p->op.item[id];
-    for (int o = 0; o < op->out_count; o++) {
-        if (!is_temp(p, op->out[o], op->group))
-            continue;
-        ptensor *t = &p->tensor.item[op->out[o]];
-        int last = last_use(x, t);
-        t->block = t->family ? family_block(x, t, at) : block_in_place(x, op, at, o);
-        if (t->block < 0)
-            t->block = block_new(x, t->bytes, at, last);
-        else if (last > p->temp.item[t->block].to)
-            p->temp.item[t->block].to = last;
-        p->temp.item[t->block].tensors++;
-    }
-    if (op->scratch)
-        find_scratch(x, op, at);
-}
-
-static bool find_temps(compile *c)
-{
-    phys *p = &c->phys;
-    finding x = {.c = c, .position = POOL_NEW(&c->pool, int, p->op.count + 1)};
-    if (!x.position)
-        return false;
-    for (int t = 0; t < p->tensor.count; t++)
-        p->tensor.item[t].block = -1;
-    for (int i = 0; i < p->op.count; i++)
-        p->op.item[i].scratch_block = -1;
-    for (int f = 0; f < p->family.count; f++)
-        p->family.item[f].block = -1;
-    for (x.group = 0; x.group < p->group.count; x.group++) {
-        const group *g = &p->group.item[x.group];
-        for (int i = 0; i < g->pops.count; i++)
-            x.position[g->pops.item[i]] = i;
-        for (int i = 0; i < g->pops.count && !c->pool.failed; i++)
-            find_in_pop(&x, g->pops.item[i], i);
-    }
-    p->temps_found = !c->pool.failed;
-    return p->temps_found;
-}
-
 /* ---- what there is on each device ---- */
 
 typedef struct by_device {         /* those of device d: item[first[d]] up to item[first[d + 1]], in ascending order */
     int *first, *item;
 } by_device;
 
-static int reg_device(const phys *p, int r)
+static int reg_device(const offsets *o, int r)
 {
-    return p->reg.item[r].device;
+    return o->c->phys.reg.item[r].device;
 }
 
-static int temp_device(const phys *p, int t)
+static int temp_device(const offsets *o, int t)
 {
-    return p->group.item[p->temp.item[t].group].device;
+    return o->c->phys.group.item[o->temps.list.item[t].group].device;
 }
 
-static int state_device(const phys *p, int s)
+static int state_device(const offsets *o, int s)
 {
-    return p->op.item[p->state.item[s].pop].device;
+    return o->c->phys.op.item[o->c->phys.state.item[s].pop].device;
 }
 
-static bool list_by_device(compile *c, int count, int (*device)(const phys *p, int i), by_device *list)
+static bool list_by_device(const offsets *o, int count, int (*device)(const offsets *o, int i), by_device *list)
 {
+    compile *c = o->c;
     int devices = c->phys.device.count, *next = POOL_NEW(&c->pool, int, devices + 1);
     list->first = POOL_NEW(&c->pool, int, devices + 1);
     list->item = POOL_NEW(&c->pool, int, count + 1);
     if (!next || !list->first || !list->item)
         return false;
     for (int i = 0; i < count; i++)
-        list->first[device(&c->phys, i) + 1]++;
+        list->first[device(o, i) + 1]++;
     for (int d = 0; d < devices; d++)
         list->first[d + 1] += next[d] = list->first[d];
     for (int i = 0; i < count; i++)
-        list->item[next[device(&c->phys, i)]++] = i;
+        list->item[next[device(o, i)]++] = i;
     return true;
 }
 
 /* ---- the arena of a device ---- */
 
 typedef struct laying {
-    compile *c;
-    lives *known;                  /* borrowed */
+    offsets *of;
     place_same same;               /* owned */
     window_list windows;
     by_device regs, temps, states;
@@ -262,17 +105,17 @@ static int count_of_device(const by_device *list, int device)
 
 static void list_parts(arena *a, block *regs)
 {
-    phys *p = &a->c->phys;
+    const temps *of = &a->all->of->temps;
     for EACH_OF_DEVICE (a, regs, r) {
-        const reg *from = &p->reg.item[*r];
+        const reg *from = &a->c->phys.reg.item[*r];
         *regs = (block){.reg = *r, .bytes = reg_bytes(from)};
         if (offsets_share && from->group >= 0 && !from->initial && regs->bytes)
             a->part[a->count++] = regs;
         regs++;
     }
     for EACH_OF_DEVICE (a, temps, t)
-        if (p->temp.item[*t].bytes)
-            a->part[a->count++] = &p->temp.item[*t];
+        if (of->list.item[*t].bytes)
+            a->part[a->count++] = &of->list.item[*t];
 }
 
 static int smaller_first(const void *a, const void *b)
@@ -286,7 +129,7 @@ static int smaller_first(const void *a, const void *b)
 static uint64_t most_left_out(const arena *a, block **by_bytes)
 {
     uint64_t bytes = part_bytes(a), sum = 0, most = 0;
-    if (a->count)
+    if (a->count > 0)
         memcpy(by_bytes, a->part, sizeof(block *) * (size_t)a->count);
     qsort(by_bytes, (size_t)a->count, sizeof(block *), smaller_first);
     for (int i = 0; i < a->count && by_bytes[i]->bytes < bytes >> SMALL; i++) {
@@ -318,11 +161,10 @@ static bool choose_parts(arena *a, block *regs)
  * at the same bytes. */
 static void stack_smalls(arena *a)
 {
-    phys *p = &a->c->phys;
     uint64_t bytes = 0, most = 0;
     int of = -1;
     for EACH_OF_DEVICE (a, temps, t) {
-        block *b = &p->temp.item[*t];
+        block *b = &a->all->of->temps.list.item[*t];
         if (b->shares)
             continue;
         bytes = b->group == of ? bytes : 0;
@@ -342,7 +184,7 @@ static void lay_bottom(arena *a)
     for (int kind = 0; kind < PLAN_MEMS; kind++) {
         for EACH_OF_DEVICE (a, regs, r) {
             reg *to = &p->reg.item[*r];
-            if ((int)to->kind != kind || to->shares)
+            if ((int)to->kind != kind || a->all->of->of_reg[*r])
                 continue;
             to->offset = a->bottom;
             a->bottom += reg_bytes(to);
@@ -362,8 +204,7 @@ static void lay_bottom(arena *a)
 /* Finds places for the parts, above the bottom. */
 static bool place_parts(arena *a)
 {
-    parts all = {.c = a->c, .known = a->all->known, .same = &a->all->same, .device = a->device, .part = a->part,
-                 .count = a->count};
+    parts all = {.of = a->all->of, .same = &a->all->same, .device = a->device, .part = a->part, .count = a->count};
     if (!parts_place(&all))
         return false;
     for (int i = 0; i < a->count; i++)
@@ -408,12 +249,12 @@ static uint64_t most_with_windows(const arena *a, uint64_t without)
 
 static bool place_with_windows(arena *a)
 {
-    compile *c = a->c;
-    const uint64_t *bytes = &c->phys.device.item[a->device].bytes;
+    const offsets *o = a->all->of;
+    const uint64_t *bytes = &a->c->phys.device.item[a->device].bytes;
     if (!place_parts(a))
         return false;
     uint64_t without = *bytes;
-    if (c->hasty || !windows_enter(c, a->all->known, &a->all->windows, a->device))
+    if (o->hasty || !windows_enter(o, &a->all->windows, a->device))
         return true;
     bool ok = place_hosts(a);
     if (!ok || *bytes <= most_with_windows(a, without))
@@ -425,11 +266,10 @@ static bool place_with_windows(arena *a)
 /* The stretch that the device's temporaries lie in. */
 static void find_workspace(const arena *a)
 {
-    phys *p = &a->c->phys;
-    pdevice *d = &p->device.item[a->device];
+    pdevice *d = &a->c->phys.device.item[a->device];
     uint64_t low = UINT64_MAX, high = 0;
     for EACH_OF_DEVICE (a, temps, t) {
-        const block *b = &p->temp.item[*t];
+        const block *b = &a->all->of->temps.list.item[*t];
         if (!b->bytes)
             continue;
         low = b->offset < low ? b->offset : low;
@@ -439,100 +279,82 @@ static void find_workspace(const arena *a)
     d->workspace = high ? high - low : 0;
 }
 
-static void share(phys *p, block *part)
-{
-    if (part->reg < 0) {
-        part->shares = true;
-        return;
-    }
-    p->reg.item[part->reg].shares = true;
-    p->reg.item[part->reg].placed = part;
-}
-
 static bool lay_out(laying *all, int device)
 {
-    compile *c = all->c;
-    phys *p = &c->phys;
+    compile *c = all->of->c;
     arena a = {.c = c, .all = all, .device = device};
     int reg_count = count_of_device(&all->regs, device), temp_count = count_of_device(&all->temps, device);
     block *regs = POOL_NEW(&c->pool, block, reg_count + 1);
     a.part = POOL_NEW(&c->pool, block *, reg_count + temp_count + 1);
-    if (!regs || !a.part)
-        return false;
-    if (!choose_parts(&a, regs))
+    if (!regs || !a.part || !choose_parts(&a, regs))
         return false;
     for (int i = 0; i < a.count; i++)
-        share(p, a.part[i]);
+        if (a.part[i]->reg >= 0)
+            all->of->of_reg[a.part[i]->reg] = a.part[i];
+        else
+            a.part[i]->shares = true;
     lay_bottom(&a);
     if (!place_with_windows(&a))
         return false;
     for (int i = 0; i < a.count; i++)
         if (a.part[i]->reg >= 0)
-            p->reg.item[a.part[i]->reg].offset = a.part[i]->offset;
+            c->phys.reg.item[a.part[i]->reg].offset = a.part[i]->offset;
     find_workspace(&a);
     return true;
 }
 
 /* Offsets of what lies in a workspace count from where that begins. */
-static void enter_temps(phys *p)
+static void enter_temps(const offsets *o)
 {
+    phys *p = &o->c->phys;
+    const block *temp = o->temps.list.item;
     for (int i = 0; i < p->op.count; i++) {
         pop *op = &p->op.item[i];
         uint64_t from = p->device.item[op->device].workspace_offset;
-        for (int o = 0; o < op->out_count; o++) {
-            ptensor *t = &p->tensor.item[op->out[o]];
-            const bool beside = t->family && p->family.item[t->family - 1].block == t->block;
-            if (t->block >= 0)
-                t->offset = t->bytes ? p->temp.item[t->block].offset - from + (beside ? t->bytes * (uint64_t)t->family_at : 0) : 0;
+        for (int k = 0; k < op->out_count; k++) {
+            ptensor *t = &p->tensor.item[op->out[k]];
+            const int at = o->temps.of_tensor[op->out[k]];
+            const bool beside = t->family && o->temps.of_family[t->family - 1] == at;
+            if (at >= 0)
+                t->offset = t->bytes ? temp[at].offset - from + (beside ? t->bytes * (uint64_t)t->family_at : 0) : 0;
         }
-        if (op->scratch_block >= 0)
-            op->scratch_offset = p->temp.item[op->scratch_block].offset - from;
+        if (o->temps.of_scratch[i] >= 0)
+            op->scratch_offset = temp[o->temps.of_scratch[i]].offset - from;
     }
 }
 
-static void forget_shares(phys *p)
+static bool lay_out_all(offsets *o)
 {
-    for (int r = 0; r < p->reg.count; r++) {
-        p->reg.item[r].shares = false;
-        p->reg.item[r].placed = NULL;
-    }
-    for (int t = 0; t < p->temp.count; t++) {
-        p->temp.item[t].shares = false;
-        p->temp.item[t].guest = p->temp.item[t].host = NULL;
-    }
-}
-
-static bool lay_out_all(compile *c)
-{
-    const phys *p = &c->phys;
-    laying all = {.c = c, .known = c->known};
-    bool ok = (c->hasty || windows_list(c, &all.windows)) && list_by_device(c, p->reg.count, reg_device, &all.regs) &&
-              list_by_device(c, p->temp.count, temp_device, &all.temps) &&
-              list_by_device(c, p->state.count, state_device, &all.states);
+    const phys *p = &o->c->phys;
+    laying all = {.of = o};
+    bool ok = (o->hasty || windows_list(o, &all.windows)) && list_by_device(o, p->reg.count, reg_device, &all.regs) &&
+              list_by_device(o, o->temps.list.count, temp_device, &all.temps) &&
+              list_by_device(o, p->state.count, state_device, &all.states);
     for (int d = 0; d < p->device.count && ok; d++)
         ok = lay_out(&all, d);
     place_same_free(&all.same);
     return ok;
 }
 
-void offsets_forget(compile *c)
+bool offsets_begin(offsets *o, compile *c, bool hasty)
 {
-    lives_free(c->known);
-    weir_plan_free(c->known_of);
-    c->known = NULL;
-    c->known_of = NULL;
+    *o = (offsets){.c = c, .hasty = hasty, .of_reg = POOL_NEW(&c->pool, block *, c->phys.reg.count + 1)};
+    return temps_find(c, &o->temps);
 }
 
-bool pass_offsets(compile *c)
+bool offsets_find(offsets *o, const weir_plan *plan, lives *known)
 {
-    offsets_forget(c);
-    bool ok = c->phys.temps_found || find_temps(c);
-    c->known_of = ok ? pass_emit(c) : NULL;
-    c->known = c->known_of ? lives_new(c->known_of) : NULL;
-    forget_shares(&c->phys);
-    ok = c->known && lay_out_all(c);
-    if (ok)
-        enter_temps(&c->phys);
-    c->pool.failed |= !ok;
-    return ok || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", c->graph->name) == WEIR_OK;
+    o->plan = plan;
+    o->known = known;
+    for (int r = 0; r < o->c->phys.reg.count; r++)
+        o->of_reg[r] = NULL;
+    for (int t = 0; t < o->temps.list.count; t++) {
+        block *b = &o->temps.list.item[t];
+        b->shares = false;
+        b->guest = b->host = NULL;
+    }
+    if (!lay_out_all(o))
+        return false;
+    enter_temps(o);
+    return true;
 }

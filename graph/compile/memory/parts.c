@@ -56,7 +56,7 @@ static int number_kernels(const bundling *b, const uint32_t (*kernel)[2], int *n
     int count = 0;
     for (int i = 0; i < b->p->count; i++)
         number[kernel[i][0]] = number[kernel[i][1]] = 1;
-    for (uint32_t k = 0; k < b->p->c->known_of->kernels_count; k++) {
+    for (uint32_t k = 0; k < b->p->of->plan->kernels_count; k++) {
         int known = number[k];
         number[k] = count;
         count += known;
@@ -67,22 +67,22 @@ static int number_kernels(const bundling *b, const uint32_t (*kernel)[2], int *n
 /* The members, and how many kernels they know of; 0: no memory. */
 static int list_members(bundling *b)
 {
-    const compile *c = b->p->c;
-    int *number = POOL_NEW(&b->pool, int, c->known_of->kernels_count + 1);
+    const offsets *o = b->p->of;
+    int *number = POOL_NEW(&b->pool, int, o->plan->kernels_count + 1);
     uint32_t(*kernel)[2] = pool_alloc(&b->pool, sizeof *kernel * ((size_t)b->p->count + 1));
     b->member = POOL_NEW(&b->pool, member, b->p->count + 1);
     if (!number || !kernel || !b->member)
         return 0;
     for (int i = 0; i < b->p->count; i++) {
-        life of = windows_life(c, b->p->part[i]);
-        lives_kernels(b->p->known, &of, &kernel[i][0], &kernel[i][1]);
+        life of = windows_life(o, b->p->part[i]);
+        lives_kernels(b->p->of->known, &of, &kernel[i][0], &kernel[i][1]);
     }
     int kernels = number_kernels(b, (const uint32_t(*)[2])kernel, number);
     for (int i = 0; i < b->p->count; i++) {
         block *part = b->p->part[i];
-        int maker = part->reg < 0 ? part->group : c->phys.reg.item[part->reg].group;
+        int maker = part->reg < 0 ? part->group : o->c->phys.reg.item[part->reg].group;
         b->member[i] = (member){.part = part, .number = i, .temporary = part->reg < 0,
-                                .program = c->phys.group.item[maker].program, .from = number[kernel[i][0]],
+                                .program = o->c->phys.group.item[maker].program, .from = number[kernel[i][0]],
                                 .until = number[kernel[i][1]]};
     }
     return kernels + 1;
@@ -189,7 +189,7 @@ static bool look_all(bundling *b)
         x->first_block = count;
         for (int m = x->first; m < x->first + x->count; m++)
             for (const block *k = b->member[m].part; k; k = next_within(k, b->member[m].part))
-                b->known[count++] = (known_block){k, lives_look(p->known, windows_life(p->c, k))};
+                b->known[count++] = (known_block){k, lives_look(p->of->known, windows_life(p->of, k))};
         x->block_count = count - x->first_block;
     }
     return true;
@@ -204,7 +204,7 @@ static bool in_conflict(const bundling *b, const known_block *x, const known_blo
 {
     if (x->block->reg < 0 && y->block->reg < 0)
         return temporaries_meet(x->block, y->block);
-    return !lives_apart_known(b->p->known, &x->life, &y->life);
+    return !lives_apart_known(b->p->of->known, &x->life, &y->life);
 }
 
 /* Blocks [first, end) and [other, other_end). */
@@ -235,9 +235,9 @@ static bool bundles_meet(const bundling *b, const bundle *x, const bundle *y)
     if (x->count == 1 && y->count == 1)
         return any_in_conflict(b, x->first_block, x->first_block + x->block_count, y->first_block,
                                y->first_block + y->block_count);
-    return workspaces_meet(b, x, y) || !lives_unions_apart(b->p->known, &x->registers, &y->registers) ||
-           !lives_unions_apart(b->p->known, &x->registers, &y->temporaries) ||
-           !lives_unions_apart(b->p->known, &x->temporaries, &y->registers);
+    return workspaces_meet(b, x, y) || !lives_unions_apart(b->p->of->known, &x->registers, &y->registers) ||
+           !lives_unions_apart(b->p->of->known, &x->registers, &y->temporaries) ||
+           !lives_unions_apart(b->p->of->known, &x->temporaries, &y->registers);
 }
 
 /* The unions of the blocks of a bundle. `room` is for all of them. */
@@ -255,12 +255,12 @@ static bool unite(bundling *b, bundle *x, life_known *room)
             room[count++] = b->known[i].life;
             if (kind == 0) {
                 uint32_t from, until;
-                lives_kernels(b->p->known, &b->known[i].life.life, &from, &until);
+                lives_kernels(b->p->of->known, &b->known[i].life.life, &from, &until);
                 x->low = from < x->low ? from : x->low;
                 x->high = until > x->high ? until : x->high;
             }
         }
-        if (!lives_unite(b->p->known, room, count, &b->pool, of[kind]))
+        if (!lives_unite(b->p->of->known, room, count, &b->pool, of[kind]))
             return false;
     }
     return true;
@@ -344,8 +344,8 @@ static bool place_bundles(bundling *b)
 bool parts_place(parts *p)
 {
     bundling b = {.p = p};
-    int most = p->c->hasty ? parts_max_hasty : parts_max;
-    bool ok = lives_enter(p->known, (plan_space_id){(uint32_t)p->device}) && find_bundles(&b, most) && look_all(&b) &&
+    int most = p->of->hasty ? parts_max_hasty : parts_max;
+    bool ok = lives_enter(p->of->known, (plan_space_id){(uint32_t)p->device}) && find_bundles(&b, most) && look_all(&b) &&
               (b.count == p->count || unite_all(&b)) && pack_all(&b) && place_bundles(&b);
     pool_free(&b.pool);
     return ok;

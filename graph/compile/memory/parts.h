@@ -18,8 +18,7 @@
 #include "graph/compile/memory/windows.h"
 
 typedef struct parts {
-    const compile *c;
-    lives *known;                  /* borrowed */
+    const offsets *of;             /* borrowed */
     place_same *same;              /* borrowed */
     int device;
     block **part;                  /* borrowed; guests come with their hosts (windows.h) and are not listed */

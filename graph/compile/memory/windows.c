@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 typedef struct looking {
+    const offsets *of;
     compile *c;
     POOL_LIST(window_wish) found;
 } looking;
@@ -33,7 +34,7 @@ static void look_at_share(looking *x, const pop *op, int i)
     int r = reg_from(p, op, op->in[i]);
     window found;
     if (r >= 0 && p->reg.item[r].tensors.count == 1 &&
-        window_find(x->c->known_of, (plan_regst_id){p->reg.item[r].plan_id}, (plan_actor_id){(uint32_t)op->group},
+        window_find(x->of->plan, (plan_regst_id){p->reg.item[r].plan_id}, (plan_actor_id){(uint32_t)op->group},
                     &found) &&
         found.tensor.i == p->tensor.item[op->out[0]].plan_id)
         wish_for(x, r, op->out[0], &found, false);
@@ -46,7 +47,7 @@ static void look_at_term(looking *x, const pop *op, int i)
     int term = reg_from(p, op, op->in[i]), sum = p->tensor.item[op->out[0]].reg;
     window found;
     if (term >= 0 && sum >= 0 && p->reg.item[sum].group == op->group &&
-        window_onto(x->c->known_of, x->c->known, (plan_regst_id){p->reg.item[sum].plan_id},
+        window_onto(x->of->plan, x->of->known, (plan_regst_id){p->reg.item[sum].plan_id},
                     (plan_regst_id){p->reg.item[term].plan_id}, &found) &&
         found.tensor.i == p->tensor.item[op->in[i]].plan_id)
         wish_for(x, sum, op->in[i], &found, true);
@@ -77,12 +78,11 @@ static int compare_wishes(const void *a, const void *b)
 /* Links those of each register, and finds where those of each device begin. */
 static bool index_wishes(compile *c, window_list *list)
 {
+    list->of_reg = POOL_NEW(&c->pool, int, c->phys.reg.count + 1);
     int devices = c->phys.device.count;
     list->first = POOL_NEW(&c->pool, int, devices + 1);
-    for (int r = 0; r < c->phys.reg.count; r++)
-        c->phys.reg.item[r].wish = 0;
-    for (int i = list->count - 1; i >= 0; i--) {
-        int *first = &c->phys.reg.item[list->item[i].reg].wish;
+    for (int i = list->count - 1; i >= 0 && list->of_reg; i--) {
+        int *first = &list->of_reg[list->item[i].reg];
         list->item[i].next = *first;
         *first = i + 1;
     }
@@ -91,12 +91,13 @@ static bool index_wishes(compile *c, window_list *list)
             i++;
         list->first[d] = i;
     }
-    return list->first;
+    return list->first && list->of_reg;
 }
 
-bool windows_list(compile *c, window_list *list)
+bool windows_list(const offsets *o, window_list *list)
 {
-    looking x = {.c = c};
+    compile *c = o->c;
+    looking x = {.of = o, .c = c};
     for (int g = 0; g < c->phys.group.count; g++)
         for (int k = 0; k < c->phys.group.item[g].pops.count; k++)
             look_at(&x, &c->phys.op.item[c->phys.group.item[g].pops.item[k]]);
@@ -106,28 +107,29 @@ bool windows_list(compile *c, window_list *list)
     return !c->pool.failed && index_wishes(c, list);
 }
 
-life windows_life(const compile *c, const block *b)
+life windows_life(const offsets *o, const block *b)
 {
     if (b->reg >= 0)
-        return (life){.regst = {c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
+        return (life){.regst = {o->c->phys.reg.item[b->reg].plan_id}, .actor = {PLAN_NONE}};
     return (life){
         .regst = {PLAN_NONE}, .actor = {(uint32_t)b->group}, .from = (uint32_t)b->from, .to = (uint32_t)b->to};
 }
 
 /* The part that the tensor is placed with, and where in it; NULL: it is placed in another way. */
-static block *host_of(phys *p, const ptensor *t, uint64_t *at)
+static block *host_of(const offsets *o, int tensor, uint64_t *at)
 {
+    const ptensor *t = &o->c->phys.tensor.item[tensor];
     if (t->reg >= 0) {
         *at += t->offset;
-        return p->reg.item[t->reg].placed;
+        return o->of_reg[t->reg];
     }
-    block *b = t->block >= 0 ? &p->temp.item[t->block] : NULL;
+    const int of = o->temps.of_tensor[tensor];
+    block *b = of >= 0 ? &o->temps.list.item[of] : NULL;
     return b && b->shares && b->tensors == 1 ? b : NULL;
 }
 
 typedef struct entering {
-    compile *c;
-    const lives *known;
+    const offsets *of;
     const window_list *list;
 } entering;
 
@@ -138,17 +140,17 @@ static uint64_t place_of(const block *b)
 
 static bool in_turn(const entering *x, const window_wish *w, const block *guest, const block *host)
 {
-    life part = windows_life(x->c, guest), whole = windows_life(x->c, host);
-    return w->onto ? lives_in_turn(x->known, &part, &whole) : lives_in_turn(x->known, &whole, &part);
+    life part = windows_life(x->of, guest), whole = windows_life(x->of, host);
+    return w->onto ? lives_in_turn(x->of->known, &part, &whole) : lives_in_turn(x->of->known, &whole, &part);
 }
 
 /* Whether a register may lie in another part, with so many bytes from the start of that to its own. */
 static bool wishes_for(const entering *x, const block *guest, const block *host, uint64_t from, uint64_t to)
 {
-    for (int i = guest->reg >= 0 ? x->c->phys.reg.item[guest->reg].wish : 0; i; i = x->list->item[i - 1].next) {
+    for (int i = guest->reg >= 0 ? x->list->of_reg[guest->reg] : 0; i; i = x->list->item[i - 1].next) {
         const window_wish *w = &x->list->item[i - 1];
         uint64_t at = w->at;
-        if (host_of(&x->c->phys, &x->c->phys.tensor.item[w->tensor], &at) == host && from + at == to)
+        if (host_of(x->of, w->tensor, &at) == host && from + at == to)
             return in_turn(x, w, guest, host);
     }
     return false;
@@ -161,8 +163,8 @@ static bool gets_on(const entering *x, const block *part, uint64_t at, const blo
     if (at >= there + other->bytes || there >= at + part->bytes ||
         wishes_for(x, part, other, there, at) || wishes_for(x, other, part, at, there))
         return true;
-    life one = windows_life(x->c, part), two = windows_life(x->c, other);
-    return (part->reg >= 0 || other->reg >= 0) && lives_apart(x->known, &one, &two);
+    life one = windows_life(x->of, part), two = windows_life(x->of, other);
+    return (part->reg >= 0 || other->reg >= 0) && lives_apart(x->of->known, &one, &two);
 }
 
 /* Puts a part that is neither host nor guest there, if all that is there suffers it. */
@@ -184,9 +186,9 @@ static bool put_within(const entering *x, block *part, block *host, uint64_t at)
 /* Whichever of the two lies alone joins the other. */
 static bool enter(const entering *x, const window_wish *w)
 {
-    block *guest = x->c->phys.reg.item[w->reg].placed;
+    block *guest = x->of->of_reg[w->reg];
     uint64_t at = w->at;
-    block *host = host_of(&x->c->phys, &x->c->phys.tensor.item[w->tensor], &at);
+    block *host = host_of(x->of, w->tensor, &at);
     if (!guest || !host || (guest->host && guest->host == host->host))
         return false;
     if (guest->host || guest->guest)
@@ -195,9 +197,9 @@ static bool enter(const entering *x, const window_wish *w)
     return put_within(x, guest, host->host ? host->host : host, place_of(host) + at);
 }
 
-int windows_enter(compile *c, const lives *known, const window_list *list, int device)
+int windows_enter(const offsets *o, const window_list *list, int device)
 {
-    const entering x = {c, known, list};
+    const entering x = {o, list};
     int count = 0;
     for (int i = list->first[device]; i < list->first[device + 1]; i++)
         count += enter(&x, &list->item[i]);

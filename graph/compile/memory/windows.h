@@ -15,8 +15,7 @@
 #ifndef GRAPH_COMPILE_MEMORY_WINDOWS_H
 #define GRAPH_COMPILE_MEMORY_WINDOWS_H
 
-#include "graph/compile/ir/ir.h"
-#include "graph/plan/lives/lives.h"
+#include "graph/compile/memory/offsets.h"
 
 typedef struct window_wish {
     int device, reg, tensor;       /* a register of one tensor, and the ptensor that it is to lie within */
@@ -28,20 +27,21 @@ typedef struct window_wish {
 typedef struct window_list {
     window_wish *item;             /* by device: sums first, then the largest first; the compilation's pool */
     int *first;                    /* by device: its first; one more than there are devices */
+    int *of_reg;                   /* by register: 1 + the first for it; 0: none */
     int count;
 } window_list;
 
 /* Looks for all, in the plan that the compilation was written as without offsets. False: no memory. */
-bool windows_list(compile *c, window_list *list);
+bool windows_list(const offsets *o, window_list *list);
 
 /* Makes guests of parts of one device for which it is proven safe, as far as they were to be placed: `known` has entered
  * the device. Returns how many. */
-int windows_enter(compile *c, const lives *known, const window_list *list, int device);
+int windows_enter(const offsets *o, const window_list *list, int device);
 
 /* Nothing on the device is within anything any more. */
 void windows_leave(block *const *part, int count);
 
 /* The life of a part, in the plan's terms. */
-life windows_life(const compile *c, const block *b);
+life windows_life(const offsets *o, const block *b);
 
 #endif

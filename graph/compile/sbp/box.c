@@ -10,6 +10,7 @@
  * more than the additions. Among more than eight devices both go by levels (teams.h). What accelerators are to add by
  * themselves is one step instead (sums.h).
  */
+#include "graph/compile/sbp/passes.h"
 #include "graph/compile/sbp/sums.h"
 #include "graph/compile/sbp/teams.h"
 #include "graph/base/error.h"

@@ -15,6 +15,7 @@
  *
  * Seconds are those of a model (machine.h).
  */
+#include "graph/compile/sbp/passes.h"
 #include "graph/compile/sbp/machine.h"
 #include "graph/base/error.h"
 #include "kernels/common/ops.h"

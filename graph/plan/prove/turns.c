@@ -164,27 +164,29 @@ static void add_missing(clocked *x)
     }
 }
 
-static void add_turns(const clocked *x, plan_builder *builder)
+static void enter_turns(const clocked *x, weir_plan *plan)
 {
-    const weir_plan *plan = plan_builder_plan(builder);
+    uint32_t at = 0;
     for (uint32_t p = 0; p < plan->programs_count; p++)
         for (uint32_t t = 0; t < x->turn_count; t++)
             if (program_of(plan, x->turns[t]) == p)
-                plan_add_turns(builder, (plan_collective_id){x->turns[t]});
+                plan->turns[at++] = (plan_collective_id){x->turns[t]};
+}
+
+static uint32_t turns_of(const weir_plan *plan, uint32_t c)
+{
+    return plan->actors[plan->members[plan->collectives[c].members.first].i].fires;
 }
 
 static bool clocked_new(clocked *x, const weir_plan *plan)
 {
-    uint64_t turns = 0;
-    for (uint32_t c = 0; c < plan->collectives_count; c++)
-        turns += plan->actors[plan->members[plan->collectives[c].members.first].i].fires;
     x->heap = calloc(plan->actors_count + (size_t)1, sizeof *x->heap);
     x->waiting = malloc((plan->queues_count + (size_t)1) * sizeof *x->waiting);
     x->after = calloc(plan->actors_count + (size_t)1, sizeof *x->after);
     x->busy = calloc(plan->queues_count + (size_t)1, sizeof *x->busy);
     x->stirred = calloc(plan->queues_count + (size_t)1, sizeof *x->stirred);
     x->is_stirred = calloc(plan->queues_count + (size_t)1, sizeof *x->is_stirred);
-    x->turns = calloc(turns + 1, sizeof *x->turns);
+    x->turns = calloc(plan->turns_count + (size_t)1, sizeof *x->turns);
     for (uint32_t q = 0; x->waiting && q < plan->queues_count; q++)
         x->waiting[q] = PLAN_NONE;
     return x->heap && x->waiting && x->after && x->busy && x->stirred && x->is_stirred && x->turns &&
@@ -203,9 +205,16 @@ static void clocked_free(clocked *x)
     free(x->turns);
 }
 
-bool plan_add_all_turns(plan_builder *builder)
+void plan_add_all_turns(plan_builder *builder)
 {
     const weir_plan *plan = plan_builder_plan(builder);
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        for (uint32_t n = 0; n < turns_of(plan, c) && !plan_builder_failed(builder); n++)
+            plan_add_turns(builder, (plan_collective_id){c});
+}
+
+bool plan_order_turns(weir_plan *plan)
+{
     clocked x = {.now = 0};
     if (!plan->collectives_count)
         return true;
@@ -214,8 +223,8 @@ bool plan_add_all_turns(plan_builder *builder)
         x.game.ready = ready;
         play(&x);
         add_missing(&x);
-        add_turns(&x, builder);
+        enter_turns(&x, plan);
     }
     clocked_free(&x);
-    return ok && !plan_builder_failed(builder);
+    return ok;
 }

@@ -10,8 +10,11 @@
 
 #include "graph/plan/form/build.h"
 
-/* Appends the turns of a plan that has all else but offsets. Where a step cannot be played to its end, the rest come in the
- * order of the collectives; the game then finds out. False: no memory. */
-bool plan_add_all_turns(plan_builder *builder);
+/* Appends the turns of a plan that has actors and collectives: as many as there are firings, in the order of collectives. */
+void plan_add_all_turns(plan_builder *builder);
+
+/* Brings them into such an order; offsets do not matter. Where a step cannot be played to its end, the rest come in the order
+ * of the collectives; the game then finds out. False: no memory. */
+bool plan_order_turns(weir_plan *plan);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/form/plan.h"
 #include "kernels/fused/program.h"

@@ -4,6 +4,7 @@
  * The pass is for tensors of megabytes; here it is for every tensor (fuse_bytes_min), in blocks of a few rows
  * (fuse_block_bytes).
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/form/plan.h"
 #include "kernels/fused/fused.h"

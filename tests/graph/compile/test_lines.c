@@ -6,6 +6,7 @@
  * begins with one of these.
  */
 #define _GNU_SOURCE
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
 #include "graph/compile/budget/offload.h"
 #include "graph/model/build.h"

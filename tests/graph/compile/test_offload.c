@@ -5,6 +5,7 @@
  * so what is worth moving, and how long a copy is thought to take, are shrunk for them.
  */
 #include "graph/base/filed.h"
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/budget/offload.h"
 #include "graph/plan/form/plan.h"
 #include "tests/support/byte_game.h"

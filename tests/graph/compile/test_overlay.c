@@ -6,7 +6,9 @@
  * and found by the game.
  */
 #include "graph/base/error.h"
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
+#include "graph/compile/memory/offsets.h"
 #include "graph/plan/lives/lives.h"
 #include "tests/support/byte_game.h"
 #include "tests/support/effort.h"

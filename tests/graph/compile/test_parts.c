@@ -4,6 +4,7 @@
  * held against the plan of the same model without them, and must be valid; and models around the real number must not
  * need more for each layer than those below it.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/memory/parts.h"
 #include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"

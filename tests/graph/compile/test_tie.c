@@ -2,6 +2,8 @@
  * no circle, and cost no time: the plan with them, played with a duration for every firing, is as fast as the one
  * without, but for a few per cent where stages are uneven. On random models in random layouts.
  */
+#include "graph/compile/backend/backend.h"
+#include "graph/compile/backend/emit.h"
 #include "tests/support/compiled.h"
 #include "tests/support/pace.h"
 
@@ -84,9 +86,12 @@ Test(tie, no_circle_comes_of_it)
 /* The plan of what has been compiled so far. */
 static weir_plan *plan_from(compile *c)
 {
-    cr_assert(pass_slots(c) && pass_order(c) && pass_offsets(c));
-    weir_plan *plan = pass_emit(c);
-    cr_assert_not_null(plan);
+    cr_assert(pass_slots(c) && pass_order(c));
+    backend b = {.c = c, .plan = emit_plan(c)};
+    cr_assert(b.plan && offsets_begin(&b.offsets, c, false));
+    weir_plan *plan = backend_plan(&b);
+    backend_end(&b);
+    cr_assert_not_null(plan, "%s", weir_error());
     cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
     return plan;
 }

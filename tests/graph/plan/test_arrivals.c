@@ -3,6 +3,7 @@
  * All orders of kernels that credits allow are tried with it on a map of the bytes; and where it is not proven, some order
  * shows why. What ranks compute so is in test_window.c, poisoned, and in the tests of sessions.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/lives/arrivals.h"
 #include "graph/plan/lives/window.h"

@@ -5,7 +5,9 @@
  * tried on a map of the bytes. Then such plans are changed, a rule at a time, and none is let through.
  */
 #include "graph/base/error.h"
+#include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
+#include "graph/compile/memory/offsets.h"
 #include "graph/plan/show/moved.h"
 #include "graph/plan/lives/window.h"
 #include "kernels/core/core.h"
