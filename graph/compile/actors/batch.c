@@ -51,7 +51,7 @@ static int kind_of(const compile *c, int id, int x)
         if (pop_op(c, p) == kinds[k].one && op_runs_on(kinds[k].many, c->phys.device.item[p->device].kind) && !p->dead &&
             !p->accumulate && p->in[0] == x && is_wanted(c, p))
             return k;
-    return -1;
+    return NONE;
 }
 
 static bool are_alike(const compile *c, const pop *a, const pop *b)
@@ -73,7 +73,7 @@ static bool is_free(const compile *c, const ptensor *t)
     for (int r = 0; r < t->readers.count; r++)
         if (pop_of(c, t->readers.item[r])->device != t->device)
             return false;
-    return !t->parameter && !t->within && t->alias < 0 && !t->family;
+    return !t->parameter && t->within == NONE && t->alias == NONE && t->family == NONE;
 }
 
 static void family_new(compile *c, const pbatch *b, int (*operand)(const pop *p))
@@ -87,7 +87,7 @@ static void family_new(compile *c, const pbatch *b, int (*operand)(const pop *p)
     *f = (family){.count = b->count};
     for (int i = 0; i < b->count; i++) {
         f->tensor[i] = operand(pop_of(c, b->pop[i]));
-        tensor_of(c, f->tensor[i])->family = c->phys.family.count;
+        tensor_of(c, f->tensor[i])->family = c->phys.family.count - 1;
         tensor_of(c, f->tensor[i])->family_at = i;
     }
 }
@@ -151,7 +151,7 @@ static bool are_even(const compile *c, const pbatch *b, int (*operand)(const pop
     const ptensor *second = tensor_of(c, operand(pop_of(c, b->pop[1])));
     for (int i = 0; i < b->count; i++) {
         const ptensor *t = tensor_of(c, operand(pop_of(c, b->pop[i])));
-        const bool temp = t->reg < 0 && t->family && t->family == first->family && t->family_at == i;
+        const bool temp = t->reg < 0 && t->family != NONE && t->family == first->family && t->family_at == i;
         if (t->reg != first->reg || (t->reg < 0 ? !temp : second->offset <= first->offset ||
                                      t->offset - first->offset != (uint64_t)i * (second->offset - first->offset)))
             return false;
@@ -173,7 +173,7 @@ static void append(const compile *c, union_call *u, const pbatch *b, int (*opera
 static void make_one(compile *c, const pbatch *b, const int *position)
 {
     const pop *first = pop_of(c, b->pop[0]);
-    union_call u = {.op = kinds[b->kind].many, .count = b->count, .product = first, .says = kinds[b->kind].says, .inner = -1,
+    union_call u = {.op = kinds[b->kind].many, .count = b->count, .product = first, .says = kinds[b->kind].says, .inner = NONE,
                     .in = {first->in[0]}, .in_count = 1};
     const bool biased = first->in_count > 2;
     int late = b->pop[0];

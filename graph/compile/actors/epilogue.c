@@ -36,13 +36,13 @@ static int reader_calling(const compile *c, int tensor, const weir_op *op, int w
     for (int r = 0; r < t->readers.count; r++)
         if (unite_calls(c, t->readers.item[r], op, where))
             return t->readers.item[r];
-    return -1;
+    return NONE;
 }
 
 static bool is_inner(const compile *c, int tensor)
 {
     const ptensor *t = tensor_of(c, tensor);
-    return t->readers.count == 1 && t->reg < 0 && !t->within && !t->parameter;
+    return t->readers.count == 1 && t->reg < 0 && t->within == NONE && !t->parameter;
 }
 
 static void take_inputs(union_call *u, const pop *from)
@@ -55,7 +55,7 @@ static bool with_gelu(compile *c, int where, int id, const int *position)
 {
     const pop *linear = pop_of(c, id);
     const int z = linear->out[0], gelu = reader_calling(c, z, &op_gelu, where);
-    union_call u = {.op = &op_linear_gelu, .pop = {id, gelu}, .count = 2, .product = linear, .inner = -1};
+    union_call u = {.op = &op_linear_gelu, .pop = {id, gelu}, .count = 2, .product = linear, .inner = NONE};
     if (gelu < 0)
         return false;
     take_inputs(&u, linear);
@@ -94,7 +94,7 @@ static bool with_db(compile *c, int where, int id, const int *position)
     if (db < 0 || made_by_rows(c, dw->in[1], where))
         return false;
     const bool first = position[id] < position[db];
-    union_call u = {.op = &op_linear_dw_db, .pop = {first ? id : db, first ? db : id}, .count = 2, .product = dw, .inner = -1};
+    union_call u = {.op = &op_linear_dw_db, .pop = {first ? id : db, first ? db : id}, .count = 2, .product = dw, .inner = NONE};
     take_inputs(&u, dw);
     u.out[u.out_count++] = dw->out[0];
     u.out[u.out_count++] = pop_of(c, db)->out[0];

@@ -62,7 +62,7 @@ static int find(const int *list, int count, int value)
     for (int i = 0; i < count; i++)
         if (list[i] == value)
             return i;
-    return -1;
+    return NONE;
 }
 
 /* ---- who may join ---- */
@@ -375,7 +375,7 @@ static void make_one(chain *x, const weir_op *op, const fused_attrs *attrs, uint
         c->phys.tensor.item[out[o]].producer = x->member[0];
     }
     for (int s = 0; s < x->scratch_count; s++) {
-        c->phys.tensor.item[x->scratch[s]].producer = -1;
+        c->phys.tensor.item[x->scratch[s]].producer = NONE;
         c->phys.tensor.item[x->scratch[s]].readers.count = 0;
     }
     for (int m = 1; m < x->count; m++)

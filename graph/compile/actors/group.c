@@ -106,7 +106,7 @@ static int own_level(const compile *c, const pop *op)
         const pop *from = input_maker(c, op, i);
         if (!from || from->phase != op->phase)
             continue;
-        bool later = apart(from, op) || from->collective || (step && is_core_step(c, from)) ||
+        bool later = apart(from, op) || from->collective != NONE || (step && is_core_step(c, from)) ||
                      pop_node(c, from)->op == &op_batch;
         int reach = from->level + later; /* one collective after another is one later */
         if (reach > level)
@@ -125,9 +125,9 @@ static int own_level(const compile *c, const pop *op)
 static int pop_level(compile *c, const pop *op)
 {
     int level = own_level(c, op);
-    if (!op->collective)
+    if (op->collective == NONE)
         return level;
-    const pcollective *of = &c->phys.collective.item[op->collective - 1];
+    const pcollective *of = &c->phys.collective.item[op->collective];
     if (&c->phys.op.item[of->members.item[0]] != op)
         return op->level;
     for (int m = 1; m < of->members.count; m++) {
@@ -279,7 +279,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
             close_group(x, id);
         }
     }
-    return -1;
+    return NONE;
 }
 
 static int group_new(grouping *x, const pop *op)
@@ -287,7 +287,7 @@ static int group_new(grouping *x, const pop *op)
     group *g = POOL_PUSH(&x->c->pool, &x->p->group);
     int *at = POOL_PUSH(&x->c->pool, &x->open[op->device]);
     if (!g || !at)
-        return -1;
+        return NONE;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
                  .phase = op->phase, .micro = op->micro, .queue = op->queue, .io = op->io, .level = op->level,
                  .levels = is_level(x->c, op)};
@@ -363,7 +363,7 @@ static void add_sources_of(grouping *x, const pcollective *of, const pcollective
 static bool join_collective(grouping *x, int id)
 {
     const pop *op = &x->p->op.item[id];
-    int of = op->collective - 1;
+    int of = op->collective;
     int_list *met = &x->met[op->device];
     for (int i = met->count - 1; i >= 0 && i >= met->count - MET_LOOKED_AT; i--)
         if (collectives_fit(x->c, met->item[i], of, bucket_of(x->c, op)) &&
@@ -382,7 +382,7 @@ static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
     op->level = pop_level(x->c, op);
-    if (op->collective && x->p->collective.item[op->collective - 1].members.item[0] == id && join_collective(x, id))
+    if (op->collective != NONE && x->p->collective.item[op->collective].members.item[0] == id && join_collective(x, id))
         return;
     bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE || pop_node(x->c, op)->op->actor;
     x->kept[id] = moves_kept(x, op);
@@ -477,7 +477,7 @@ static bool reg_fits(const reg *r, const reg *wanted, const int_list *readers)
     return r->group == wanted->group && r->device == wanted->device && r->kind == wanted->kind &&
            r->fill == wanted->fill && r->initial == wanted->initial && r->fixed == wanted->fixed &&
            r->family == wanted->family && (!r->fixed || r->slots == wanted->slots) &&
-           (r->family || (!r->alone && r->readers.count == readers->count &&
+           (r->family != NONE || (!r->alone && r->readers.count == readers->count &&
                           (!readers->count ||
                            !memcmp(r->readers.item, readers->item, sizeof(int) * (size_t)readers->count))));
 }
@@ -511,16 +511,16 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
                         .alone = stands_alone(c, t, readers), .family = t->family};
     const int *near = maker >= 0 ? p->group.item[maker].regs.item : p->group.item[readers->item[0]].reads.item;
     int near_count = maker >= 0 ? p->group.item[maker].regs.count : p->group.item[readers->item[0]].reads.count;
-    for (int i = near_count - 1; i >= 0 && (!wanted.alone || wanted.family); i--)
+    for (int i = near_count - 1; i >= 0 && (!wanted.alone || wanted.family != NONE); i--)
         if (reg_fits(&p->reg.item[near[i]], &wanted, readers)) {
             const int found = near[i];
-            if (wanted.family)
+            if (wanted.family != NONE)
                 add_readers(c, found, readers);
             return found;
         }
     reg *r = POOL_PUSH(&c->pool, &p->reg);
     if (!r)
-        return -1;
+        return NONE;
     *r = wanted;
     int id = p->reg.count - 1;
     if (maker >= 0)
@@ -537,7 +537,7 @@ static int reg_for(compile *c, const ptensor *t, int maker, const int_list *read
 static bool lies_alone(const compile *c, const ptensor *t)
 {
     const pop *maker = t->producer >= 0 ? &c->phys.op.item[t->producer] : NULL;
-    return maker && (t->parameter || maker->queue == PLAN_IO_QUEUE || pop_node(c, maker)->sum);
+    return maker && (t->parameter || maker->queue == PLAN_IO_QUEUE || pop_node(c, maker)->sum != NONE);
 }
 
 /* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */
@@ -559,13 +559,13 @@ static void place_tensor(compile *c, int id)
 {
     ptensor *t = &c->phys.tensor.item[id];
     bool made = t->producer >= 0;
-    if (t->within) {
+    if (t->within != NONE) {
         place_within(c, id);
         return;
     }
     if (t->alias >= 0 || (!t->parameter && (!made || c->phys.op.item[t->producer].dead)))
         return;
-    int from = made ? c->phys.op.item[t->producer].group : -1;
+    int from = made ? c->phys.op.item[t->producer].group : NONE;
     int_list readers = {0};
     reader_groups(c, t, from, &readers);
     if (!readers.count && !lies_alone(c, t))

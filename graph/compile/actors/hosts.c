@@ -166,7 +166,7 @@ static double link_bytes(const hosts *x, int *at)
 {
     const crossing *all = x->crossings.item, *first = &all[*at];
     double bytes = 0;
-    for (int last = -1; *at < x->crossings.count && same_link(first, &all[*at]); last = all[(*at)++].reg)
+    for (int last = NONE; *at < x->crossings.count && same_link(first, &all[*at]); last = all[(*at)++].reg)
         if (all[*at].reg != last)
             bytes += (double)x->c->phys.reg.item[all[*at].reg].slot_bytes * first->writes;
     return bytes;
@@ -294,7 +294,7 @@ static int next_reader(walk *w, int g)
                 return to;
         }
     }
-    return -1;
+    return NONE;
 }
 
 static void enter(walk *w, int g)
@@ -363,7 +363,7 @@ static bool loops_find(hosts *x)
     if (!x->loop_crosses)
         return false;
     for (int g = 0; g < p->group.count; g++) {
-        x->loop[g] = -1;
+        x->loop[g] = NONE;
         x->loop_steps[g] = INT_MAX;
     }
     for (int g = 0; g < p->group.count; g++)

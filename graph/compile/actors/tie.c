@@ -52,7 +52,7 @@ static void find_last(ties *t)
 {
     const phys *p = &t->c->phys;
     for (int d = 0; d < p->device.count; d++)
-        t->last[d] = -1;
+        t->last[d] = NONE;
     for (int i = 0; i < p->group.count; i++) {
         const group *g = &p->group.item[i];
         bool updates = false;
@@ -104,7 +104,7 @@ static reg *tie_of(compile *c, int from)
     int *at = POOL_PUSH(&c->pool, &g->regs);
     if (!r || !at)
         return NULL;
-    *r = (reg){.group = from, .device = g->device, .kind = PLAN_TRANSFER, .fill = 1, .slots = 1};
+    *r = (reg){.group = from, .device = g->device, .kind = PLAN_TRANSFER, .fill = 1, .slots = 1, .family = NONE};
     *at = c->phys.reg.count - 1;
     return r;
 }
@@ -245,7 +245,7 @@ static int group_before(const compile *c, int id)
             before->micro == g->micro && before->queue == PLAN_COMPUTE && before->level <= g->level)
             return i;
     }
-    return -1;
+    return NONE;
 }
 
 /* Stores and fetches cut a device's actors into many, whose order would be an accident of who is ready first: and nothing
@@ -286,7 +286,7 @@ static int backward_behind(const compile *c, int id)
         if (goes_back(g) && g->device == c->phys.group.item[id].device && !--left)
             return i;
     }
-    return -1;
+    return NONE;
 }
 
 /* Ties those that read a large gradient of the group's to group `to`, but for those that come behind that. */
@@ -307,7 +307,7 @@ static void tie_readers(ties *t, int maker, int to)
 static void tie_gradients(ties *t)
 {
     for (int i = 0; i < t->c->phys.group.count && !t->c->pool.failed; i++) {
-        int to = goes_back(&t->c->phys.group.item[i]) ? backward_behind(t->c, i) : -1;
+        int to = goes_back(&t->c->phys.group.item[i]) ? backward_behind(t->c, i) : NONE;
         if (to >= 0)
             tie_readers(t, i, to);
     }
@@ -334,7 +334,7 @@ bool pass_tie(compile *c)
             t.reader[t.last[d]] = false;
     for (int d = 0; d < devices; d++)
         if (t.last[d] >= 0 && followed_by_readers(&t, t.last[d]))
-            t.last[d] = -1;
+            t.last[d] = NONE;
     c->pool.failed |= !tie_devices(&t);
     if (c->tight && c->micro == 1)
         tie_gradients(&t);

@@ -31,7 +31,7 @@ static bool inputs_there(const compile *c, const union_call *u, const pop *late,
 static bool outputs_plain(const compile *c, const union_call *u)
 {
     for (int o = 0; o < u->out_count; o++)
-        if (tensor_of(c, u->out[o])->parameter || tensor_of(c, u->out[o])->within)
+        if (tensor_of(c, u->out[o])->parameter || tensor_of(c, u->out[o])->within != NONE)
             return false;
     return true;
 }
@@ -82,7 +82,7 @@ static void join(compile *c, const union_call *u, uint64_t workspace)
         tensor_of(c, out[o])->producer = u->pop[0];
     }
     if (u->inner >= 0) {
-        tensor_of(c, u->inner)->producer = -1;
+        tensor_of(c, u->inner)->producer = NONE;
         tensor_of(c, u->inner)->readers.count = 0;
     }
     early->attrs = u->product->attrs;

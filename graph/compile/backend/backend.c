@@ -47,7 +47,7 @@ static double slots_of(const compile *c, const ptensor *t)
 /* The bytes of all its slots; of what lies in another tensor none. */
 static double bytes_of(const compile *c, const ptensor *t)
 {
-    return t->alias < 0 && !t->within ? (double)t->bytes * slots_of(c, t) : 0;
+    return t->alias == NONE && t->within == NONE ? (double)t->bytes * slots_of(c, t) : 0;
 }
 
 static const char *large_text(double bytes, char text[PLAN_TEXT_BYTES])

@@ -33,7 +33,7 @@ static int compare_all(const void *a, const void *b)
     return order ? order : ((const by_devices *)a)->collective - ((const by_devices *)b)->collective;
 }
 
-/* 1 + the first collective of the same devices, for each. */
+/* The first collective of the same devices, for each. */
 static int *firsts_find(compile *c)
 {
     int count = c->phys.collective.count, *first = POOL_NEW(&c->pool, int, count + 1);
@@ -44,7 +44,7 @@ static int *firsts_find(compile *c)
         qsort(sorted, (size_t)count, sizeof *sorted, compare_all);
     for (int i = 0; first && sorted && i < count; i++)
         first[sorted[i].collective] = i && !compare_devices(&sorted[i - 1], &sorted[i]) ? first[sorted[i - 1].collective]
-                                                                                        : 1 + sorted[i].collective;
+                                                                                        : sorted[i].collective;
     return sorted ? first : NULL;
 }
 
@@ -102,9 +102,9 @@ bool emit_collectives(compile *c, plan_builder *b)
         const pcollective *of = &p->collective.item[i];
         if (!of->members.count)
             continue; /* it is a part of another */
-        if (first[i] == i + 1)
+        if (first[i] == i)
             number[i] = groups++;
-        plan_collective to = {.group = (uint32_t)number[first[i] - 1],
+        plan_collective to = {.group = (uint32_t)number[first[i]],
                               .members = {plan->members_count, (uint32_t)of->members.count},
                               .moves = {plan->moves_count, (uint32_t)of->moves.count}};
         for (int m = 0; m < of->members.count; m++)
@@ -112,7 +112,7 @@ bool emit_collectives(compile *c, plan_builder *b)
         emit_moves(c, b, of, place);
         uint32_t id = plan_add_collectives(b, to);
         if (id != PLAN_NONE)
-            plan_builder_plan(b)->collectives[id].kind = of->sum ? (uint32_t)of->sum - 1 : plan_collective_looks(plan, id);
+            plan_builder_plan(b)->collectives[id].kind = of->sum != NONE ? (uint32_t)of->sum : plan_collective_looks(plan, id);
     }
     plan_add_all_turns(b);
     return first && number && place;

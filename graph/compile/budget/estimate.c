@@ -26,7 +26,7 @@ static int position(const weir_mesh *mesh, weir_device_kind kind, int index)
     for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
         if (mesh->device[at] == index)
             return at;
-    return -1;
+    return NONE;
 }
 
 static void place_enter(estimate *of, weir_device_kind kind, int index)
@@ -111,7 +111,7 @@ static void find_stays(estimate *of)
 {
     const recompute *x = of->x;
     for (int s = 0; s < 2 * x->base.tensors.count; s++)
-        of->stays[s] = (stay){.born = -1, .died = -1};
+        of->stays[s] = (stay){.born = NONE, .died = NONE};
     for (int k = 0; k < x->event_count; k++) {
         const again_event *e = &x->event[k];
         const ir_node *node = &x->base.node[e->node];

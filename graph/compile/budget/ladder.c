@@ -203,7 +203,7 @@ static void find_segments(climbing *y)
     const recompute *x = y->x;
     const ir_graph *base = &x->base;
     for (int t = 0; t < base->tensors.count; t++)
-        y->behind[t] = -1;
+        y->behind[t] = NONE;
     for (int n = 0; n < base->node_count; n++) {
         const ir_node *node = &base->node[n];
         y->segment[n] = n;
@@ -231,7 +231,7 @@ static void find_segments(climbing *y)
  * there is none. */
 static int cheapest(climbing *y, const place *p)
 {
-    int best = -1;
+    int best = NONE;
     for (int t = 0; t < y->x->base.tensors.count; t++) {
         if (!is_candidate(y, t, p))
             continue;
@@ -302,7 +302,7 @@ static double drop_alike(climbing *y, int keep, bool drop, bool moved)
 static int best_segments(climbing *y, double needs, bool moved)
 {
     static const int keeps[] = {0, 8, 4, 3, 2};
-    int best = -1;
+    int best = NONE;
     for (size_t k = 0; k < sizeof keeps / sizeof *keeps && y->alike_count > 1; k++) {
         double then = drop_alike(y, keeps[k], true, moved);
         drop_alike(y, keeps[k], false, moved);
@@ -333,7 +333,7 @@ static bool enter(climbing *y, int t, bool moved)
             y->x->again[y->walk[i]] = true;
     }
     drop_one(y, t, true, moved);
-    return push(y, (again_rung){.tensor = t, .moved = moved, .update = -1});
+    return push(y, (again_rung){.tensor = t, .moved = moved, .update = NONE});
 }
 
 static bool enter_all(climbing *y, int keep, bool moved)
@@ -361,7 +361,7 @@ static bool climb(climbing *y, bool *helped)
     int rungs = y->x->ladder.count;
     *(rungs ? &y->x->ladder.item[rungs - 1].needs : &y->x->needs) = needs;
     find_segments(y);
-    int t = p ? cheapest(y, p) : -1, keep = 0;
+    int t = p ? cheapest(y, p) : NONE, keep = 0;
     if (t < 0)
         return false;
     bool moved = y->by_move[t];
@@ -436,7 +436,7 @@ static int list_there(climbing *y, int *kept)
 {
     const recompute *x = y->x;
     const place *p = estimate_count(&y->e);
-    int tensors = x->base.tensors.count, batches = 0, best = -1;
+    int tensors = x->base.tensors.count, batches = 0, best = NONE;
     double least = 0;
     bool *there = y->refused; /* nothing is asked about any more */
     number_batches(y);
@@ -471,7 +471,7 @@ static double climb_with(climbing *y, int t, bool batch)
     for (int n = 0; n < y->x->base.node_count; n++)
         y->repeats += y->x->again[n] ? y->seconds[n] : 0;
     for (int i = 0; i < y->alike_count; i++)
-        push(y, (again_rung){.tensor = y->alike[i], .kept = true, .update = -1});
+        push(y, (again_rung){.tensor = y->alike[i], .kept = true, .update = NONE});
     return climb_all(y);
 }
 
@@ -481,7 +481,7 @@ static double climb_with(climbing *y, int t, bool batch)
 static bool climb_again(climbing *y, double *needs)
 {
     const climbing before = *y;
-    int rungs = y->x->ladder.count, kept[KEPT_BATCHES + 1], batches = list_there(y, kept), best = -1;
+    int rungs = y->x->ladder.count, kept[KEPT_BATCHES + 1], batches = list_there(y, kept), best = NONE;
     for (int i = 0; i <= batches && batches; i++) {
         double then = climb_with(y, kept[i], i < batches);
         best = then < *needs ? i : best;
@@ -519,7 +519,7 @@ static double state_bytes(const recompute *x, int n)
 
 static int largest_state(const recompute *x)
 {
-    int largest = -1;
+    int largest = NONE;
     for (int n = 0; n < x->base.node_count; n++)
         if (state_bytes(x, n) > (largest < 0 ? 0 : state_bytes(x, largest)))
             largest = n;
@@ -539,7 +539,7 @@ bool recompute_states(recompute *x, int rungs)
             break;
         seconds += 2 * disk_seconds((uint64_t)state_bytes(x, n));
         x->filed[n] = true;
-        *r = (again_rung){.tensor = -1, .update = n, .seconds = seconds};
+        *r = (again_rung){.tensor = NONE, .update = n, .seconds = seconds};
     }
     return !x->c->pool.failed || error_set(WEIR_E_MEMORY, "no memory to compile \"%s\"", x->c->graph->name) == WEIR_OK;
 }

@@ -35,7 +35,7 @@ static int anchor_from(const ir_graph *ir, const ir_tensor *t, int at, int end, 
             return at;
         wanted -= busy(ir, at, t->mesh);
     }
-    return -1;
+    return NONE;
 }
 
 offload_way offload_find(const ir_graph *ir, int t, int last, int reader)
@@ -86,12 +86,13 @@ bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int 
                       .program = of->program,
                       .micro = tensor->micro,
                       .moves = true,
-                      .after = -1,
+                      .sum = NONE,
+                      .after = NONE,
                       .in_count = 1,
                       .out_count = 1,
                       .in = POOL_NEW(&c->pool, int, 1),
                       .out = POOL_NEW(&c->pool, int, 1),
-                      .updates = -1,
+                      .updates = NONE,
                       .signature = of->signature};
     if (c->pool.failed)
         return false;

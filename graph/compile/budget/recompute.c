@@ -184,7 +184,7 @@ static void mark_late(recompute *x)
 {
     for (int n = 0; n < x->base.node_count; n++) {
         const ir_node *node = &x->base.node[n];
-        int in = node->in_count == 1 ? node->in[0] : -1, from = in >= 0 ? tensor_at(x, in)->node : -1;
+        int in = node->in_count == 1 ? node->in[0] : NONE, from = in >= 0 ? tensor_at(x, in)->node : NONE;
         x->late[n] = is_later(node) && node->op == &op_box && from >= 0 && (is_dropped(x, in) || x->late[from]);
     }
 }
@@ -215,7 +215,7 @@ static void find_askers(recompute *x)
 {
     for (int n = 0; n < x->base.node_count; n++) {
         x->asker[n] = INT_MAX;
-        x->head[n] = x->stores[n] = x->fetches[n] = 0;
+        x->head[n] = x->stores[n] = x->fetches[n] = NONE;
     }
     for (int t = 0; t < x->base.tensors.count; t++)
         x->fetcher[t] = INT_MAX;
@@ -227,7 +227,7 @@ static void find_askers(recompute *x)
             continue;
         ask(x, n, x->asker[n]);
         x->next[n] = x->head[x->asker[n]];
-        x->head[x->asker[n]] = n + 1;
+        x->head[x->asker[n]] = n;
     }
 }
 
@@ -244,7 +244,7 @@ static int awaited_with(const recompute *x, int n)
     bool reads = false;
     for (int k = n + 1; k < x->base.node_count && !reads; k++) {
         const ir_node *reader = &x->base.node[k];
-        int other = -1;
+        int other = NONE;
         for (int i = 0; i < reader->in_count; i++) {
             int from = tensor_at(x, reader->in[i])->node;
             reads |= reader->in[i] == x->base.node[n].out[0];
@@ -253,7 +253,7 @@ static int awaited_with(const recompute *x, int n)
         if (reads)
             return other;
     }
-    return -1;
+    return NONE;
 }
 
 /* What the asker waits for besides. */
@@ -264,7 +264,7 @@ static int awaited(const recompute *x, const ir_node *asker)
         if (from >= 0 && is_later(&x->base.node[from]) && !x->late[from] && x->base.node[from].updates < 0)
             return asker->in[i];
     }
-    return -1;
+    return NONE;
 }
 
 static void find_ways(recompute *x)
@@ -276,11 +276,11 @@ static void find_ways(recompute *x)
         *way = offload_find(&x->base, t, x->last[t], x->fetcher[t]);
         int before = way->ahead < 0 ? x->fetcher[t] : way->hold;
         x->next_store[t] = x->stores[before];
-        x->stores[before] = t + 1;
+        x->stores[before] = t;
         if (way->ahead < 0)
             continue;
         x->next_fetch[t] = x->fetches[way->ahead];
-        x->fetches[way->ahead] = t + 1;
+        x->fetches[way->ahead] = t;
     }
 }
 
@@ -299,20 +299,20 @@ static int find_state_after(const recompute *x, int n)
         if (other->updates < 0 && offload_anchor(other, node->mesh, false))
             return at;
     }
-    return -1;
+    return NONE;
 }
 
 static void find_states_after(recompute *x)
 {
     for (int n = 0; n < x->base.node_count; n++)
-        x->state_fetches[n] = 0;
+        x->state_fetches[n] = NONE;
     for (int n = x->base.node_count - 1; n >= 0; n--) {
-        int after = x->filed[n] ? find_state_after(x, n) : -1;
+        int after = x->filed[n] ? find_state_after(x, n) : NONE;
         x->state_after[n] = after;
         if (after < 0)
             continue;
         x->next_state[n] = x->state_fetches[after];
-        x->state_fetches[after] = n + 1;
+        x->state_fetches[after] = n;
     }
 }
 
@@ -323,13 +323,13 @@ static void enter_event(recompute *x, again_event e)
 
 static void enter_move(recompute *x, int t, again_move move)
 {
-    enter_event(x, (again_event){.node = tensor_at(x, t)->node, .move = move, .tensor = t, .after = -1});
+    enter_event(x, (again_event){.node = tensor_at(x, t)->node, .move = move, .tensor = t, .after = NONE});
 }
 
 static void enter_states(recompute *x, int n, again_move move)
 {
     for (int s = 0; s < offload_states(&x->base.node[n]); s++)
-        enter_event(x, (again_event){.node = n, .move = move, .tensor = s, .after = -1});
+        enter_event(x, (again_event){.node = n, .move = move, .tensor = s, .after = NONE});
 }
 
 void recompute_order(recompute *x)
@@ -343,24 +343,23 @@ void recompute_order(recompute *x)
     for (int n = 0; n < x->base.node_count; n++) {
         if (x->late[n])
             continue;
-        for (int t = x->stores[n]; t; t = x->next_store[t - 1]) {
-            enter_move(x, t - 1, MOVE_STORE);
-            if (x->way[t - 1].ahead < 0) /* there is no time for it: it is back at once */
-                enter_move(x, t - 1, MOVE_FETCH);
+        for (int t = x->stores[n]; t != NONE; t = x->next_store[t]) {
+            enter_move(x, t, MOVE_STORE);
+            if (x->way[t].ahead == NONE) /* there is no time for it: it is back at once */
+                enter_move(x, t, MOVE_FETCH);
         }
-        for (int at = x->head[n]; at; at = x->next[at - 1])
-            enter_event(x, (again_event){
-                               .node = at - 1, .again = x->again[at - 1], .after = awaited(x, &x->base.node[n])});
+        for (int at = x->head[n]; at != NONE; at = x->next[at])
+            enter_event(x, (again_event){.node = at, .again = x->again[at], .after = awaited(x, &x->base.node[n])});
         if (x->filed[n] && x->state_after[n] < 0)
             enter_states(x, n, MOVE_STATE_FETCH);
-        int after = is_gathered_twice(x, &x->base.node[n]) ? awaited_with(x, n) : -1;
+        int after = is_gathered_twice(x, &x->base.node[n]) ? awaited_with(x, n) : NONE;
         enter_event(x, (again_event){.node = n, .after = after});
         if (x->filed[n])
             enter_states(x, n, MOVE_STATE_STORE);
-        for (int u = x->state_fetches[n]; u; u = x->next_state[u - 1])
-            enter_states(x, u - 1, MOVE_STATE_FETCH);
-        for (int t = x->fetches[n]; t; t = x->next_fetch[t - 1])
-            enter_move(x, t - 1, MOVE_FETCH);
+        for (int u = x->state_fetches[n]; u != NONE; u = x->next_state[u])
+            enter_states(x, u, MOVE_STATE_FETCH);
+        for (int t = x->fetches[n]; t != NONE; t = x->next_fetch[t])
+            enter_move(x, t, MOVE_FETCH);
     }
 }
 
@@ -388,10 +387,10 @@ static int tensor_like(rewriting *w, int t, const char *what)
     const ir_tensor *from = tensor_at(w->x, t);
     ir_tensor *to = POOL_PUSH(p, &w->to.tensors);
     if (!to)
-        return -1;
+        return NONE;
     *to = *from;
     to->name = pool_text(p, "%s.%s", from->name, what);
-    to->update = -1;
+    to->update = NONE;
     return w->to.tensors.count - 1;
 }
 
@@ -420,7 +419,7 @@ static int tensor_state(rewriting *w, int n, const char *what)
 {
     int id = tensor_like(w, w->x->base.node[n].updates, what);
     if (id < 0)
-        return -1;
+        return NONE;
     ir_tensor *to = &w->to.tensors.item[id];
     to->origin = NULL;
     to->fixed = NULL;
@@ -433,12 +432,12 @@ static void move_state(rewriting *w, int n, int s)
     const weir_mesh *disk = offload_mesh(w->x->c, tensor_at(w->x, w->x->base.node[n].updates)->mesh);
     state_move *m = &w->state[n][s];
     *m = (state_move){tensor_state(w, n, "state.disk"), tensor_state(w, n, "state.old"), tensor_state(w, n, "state.new"),
-                      .stored = -1, .fetched = -1};
+                      .stored = NONE, .fetched = NONE};
     if (m->filed < 0 || m->from < 0 || m->to < 0 || !disk)
         return;
     ir_tensor *filed = &w->to.tensors.item[m->filed];
     filed->mesh = disk;
-    filed->node = -1;
+    filed->node = NONE;
     filed->state_of = &w->x->base.node[n];
     filed->state = s;
 }
@@ -450,7 +449,7 @@ static void tensors_begin(rewriting *w)
         ir_tensor *to = POOL_PUSH(&x->c->pool, &w->to.tensors);
         if (to)
             *to = *tensor_at(x, t);
-        w->copy[t] = w->filed[t] = w->back[t] = -1;
+        w->copy[t] = w->filed[t] = w->back[t] = NONE;
     }
     for (int n = 0; n < x->base.node_count; n++)
         for (int o = 0; o < x->base.node[n].out_count && x->again[n]; o++)
@@ -476,7 +475,7 @@ static bool write_state_move(rewriting *w, const again_event *e, int k)
     to->name = pool_text(&w->x->c->pool, "%s:%s.%s.%s", tensor_at(w->x, update->updates)->name, update->op->name,
                          update->op->state_names[e->tensor], back ? "fetch" : "store");
     *(back ? &m->fetched : &m->stored) = k;
-    w->to.tensors.item[back ? m->from : m->filed].node = back ? k : -1;
+    w->to.tensors.item[back ? m->from : m->filed].node = back ? k : NONE;
     if (!back) {
         to->updates = m->filed;
         w->to.tensors.item[m->filed].update = k;

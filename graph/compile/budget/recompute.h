@@ -56,14 +56,14 @@ typedef struct recompute {         /* lives in the compilation's pool; one threa
     offload_way *way;              /* by tensor that is moved */
     bool *filed;                   /* by node: it updates, and its state waits on a disk */
     int *state_after;              /* by such a node: the one that its fetch waits for, or -1 */
-    int *state_fetches, *next_state; /* by node: 1 + the first whose state is fetched behind it; 1 + the next */
+    int *state_fetches, *next_state; /* by node: the first whose state is fetched behind it; the next; NONE */
     bool micro;                    /* the backward phase runs once per micro-batch */
     bool *repeatable, *again;      /* by node: may be, is repeated */
     bool *late;                    /* by node: a later conversion of what is repeated; it waits for its first reader */
     int *asker;                    /* by node: the first that reads the repetition, or what is late */
-    int *head, *next;              /* by node: those that it asks for first, 1 + node, in order */
-    int *stores, *fetches;         /* by node: 1 + the tensor that is stored before it, fetched behind it, first */
-    int *next_store, *next_fetch;  /* by tensor: 1 + the one after it */
+    int *head, *next;              /* by node: those that it asks for first, in order; NONE */
+    int *stores, *fetches;         /* by node: the first tensor that is stored before it, fetched behind it; NONE */
+    int *next_store, *next_fetch;  /* by tensor: the one after it; NONE */
     again_event *event;
     int event_count, event_max;
     POOL_LIST(again_rung) ladder;

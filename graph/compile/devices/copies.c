@@ -88,7 +88,7 @@ static int tensor_copy(copying *x, int of, const char *name, const weir_mesh *me
     ir_tensor *to = POOL_PUSH(&x->c->pool, &x->tensor);
     if (!to)
         return 0;
-    *to = (ir_tensor){.name = name, .src = copy.src, .type = copy.type, .mesh = mesh, .node = -1, .update = -1,
+    *to = (ir_tensor){.name = name, .src = copy.src, .type = copy.type, .mesh = mesh, .node = NONE, .update = NONE,
                       .micro = copy.micro};
     memcpy(to->sbp, copy.sbp, sizeof to->sbp);
     return x->tensor.count;
@@ -114,13 +114,14 @@ static int copy_make(copying *x, const ir_node *of, plan_queue_kind way, int fro
                       .program = of->program,
                       .micro = x->tensor.item[from].micro,
                       .copies = way,
-                      .after = -1,
+                      .sum = NONE,
+                      .after = NONE,
                       .in_count = 1,
                       .out_count = 1,
                       .in = ends,
                       .out = ends + 1,
-                      .updates = -1,
-                      .choice = {-1, -1, -1}};
+                      .updates = NONE,
+                      .choice = {NONE, NONE, NONE}};
     return made;
 }
 
@@ -170,7 +171,7 @@ static int parts_make(copying *x, const ir_node *of, const char *what, const wei
     ir_node *node = POOL_PUSH(&x->c->pool, &x->node);
     int *ends = POOL_NEW(&x->c->pool, int, 2);
     if (!made || !node || !ends)
-        return -1;
+        return NONE;
     x->tensor.item[made - 1].parts = true;
     ends[0] = from;
     ends[1] = made - 1;
@@ -199,7 +200,7 @@ static bool becomes_sum(const copying *x, ir_node *node)
         return false;
     node->op = &op_collective;
     node->copies = PLAN_COLLECTIVE;
-    node->sum = 1 + (int)kind;
+    node->sum = (int)kind;
     return true;
 }
 

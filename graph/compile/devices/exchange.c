@@ -31,7 +31,7 @@ static int part_make(exchanging *x, int tensor, int device, const slice *part, i
         bytes *= (uint64_t)part->count[d];
     if (to)
         *to = (ptensor){.tensor = tensor, .device = device, .part = *part, .bytes = round_up(bytes), .producer = producer,
-                        .alias = -1, .reg = -1};
+                        .alias = NONE, .within = NONE, .family = NONE, .reg = NONE};
     return c->phys.tensor.count - 1;
 }
 
@@ -45,7 +45,7 @@ static bool part_in_place(const compile *c, int shard, const slice *part, uint64
 {
     const ptensor *of = &c->phys.tensor.item[shard];
     const weir_type *type = &c->ir.tensors.item[of->tensor].type;
-    int last = -1;
+    int last = NONE;
     int64_t elements = 0;
     for (int d = 0; d < type->shape.rank; d++) {
         elements = elements * of->part.count[d] + part->start[d] - of->part.start[d];
@@ -63,7 +63,7 @@ static int part_within(exchanging *x, int tensor, int shard, const slice *part, 
 {
     int made = part_make(x, tensor, x->c->phys.tensor.item[shard].device, part, -1);
     if (!x->c->pool.failed) {
-        x->c->phys.tensor.item[made].within = shard + 1;
+        x->c->phys.tensor.item[made].within = shard;
         x->c->phys.tensor.item[made].distance = distance;
     }
     return made;
@@ -83,7 +83,8 @@ static int part_cut(exchanging *x, int shard, const slice *part)
     ends[0] = shard;
     ends[1] = part_make(x, x->gives, c->phys.tensor.item[shard].device, part, c->phys.op.count - 1);
     *op = (pop){.node = x->node, .device = c->phys.tensor.item[shard].device, .in_count = 1, .out_count = 1, .in = ends,
-                .out = ends + 1, .attrs = attrs, .phase = node->phase, .micro = node->micro};
+                .out = ends + 1, .attrs = attrs, .phase = node->phase, .micro = node->micro,
+                .exchange = NONE, .collective = NONE};
     return ends[1];
 }
 
@@ -210,7 +211,7 @@ static void pops_make(exchanging *x, exchange *e, int n)
             continue;
         x->pop_of[d] = p->op.count - 1;
         *op = (pop){.node = n, .device = d, .phase = node->phase, .micro = node->micro, .queue = PLAN_COLLECTIVE,
-                    .exchange = p->exchange.count};
+                    .exchange = p->exchange.count - 1, .collective = NONE};
     }
     e->count = p->op.count - e->first;
     for (int m = e->first_move; m < e->first_move + e->moves; m++) {
@@ -220,7 +221,7 @@ static void pops_make(exchanging *x, exchange *e, int n)
         p->tensor.item[move->take].producer = p->tensor.item[ptensor_whole(p, move->take)].producer = move->to;
     }
     for (int i = e->first; p->op.item && i < p->op.count; i++)
-        x->pop_of[p->op.item[i].device] = -1;
+        x->pop_of[p->op.item[i].device] = NONE;
 }
 
 static bool exchanging_begin(exchanging *x, int n)
@@ -239,7 +240,7 @@ static bool exchanging_begin(exchanging *x, int n)
     if (!x->pop_of) {
         x->pop_of = POOL_NEW(&c->pool, int, c->phys.device.count + 1);
         for (int d = 0; x->pop_of && d < c->phys.device.count; d++)
-            x->pop_of[d] = -1;
+            x->pop_of[d] = NONE;
     }
     return !c->pool.failed;
 }
@@ -333,7 +334,7 @@ static pcollective *collective_of(compile *c, const exchange *e, int *parent, in
         return &c->phys.collective.item[made[root] - 1];
     pcollective *to = POOL_PUSH(&c->pool, &c->phys.collective);
     if (to)
-        *to = (pcollective){.members.count = 0};
+        *to = (pcollective){.sum = NONE};
     made[root] = c->phys.collective.count;
     return to;
 }
@@ -352,11 +353,11 @@ static void exchange_settle(compile *c, const exchange *e)
         int *at = of ? POOL_PUSH(&c->pool, &of->members) : NULL;
         if (at)
             *at = i;
-        p->op.item[i].collective = of ? (int)(of - p->collective.item) + 1 : 0;
+        p->op.item[i].collective = of ? (int)(of - p->collective.item) : NONE;
     }
     for (int m = e->first_move; !c->pool.failed && m < e->first_move + e->moves; m++) {
         const pmove *move = &p->move.item[m];
-        int *at = move->used ? POOL_PUSH(&c->pool, &p->collective.item[p->op.item[move->from].collective - 1].moves) : NULL;
+        int *at = move->used ? POOL_PUSH(&c->pool, &p->collective.item[p->op.item[move->from].collective].moves) : NULL;
         if (at)
             *at = m;
     }
@@ -396,7 +397,7 @@ bool exchanges_settle(compile *c)
     for (int e = 0; e < c->phys.exchange.count && !c->pool.failed; e++)
         exchange_settle(c, &c->phys.exchange.item[e]);
     for (int k = 0; k < c->phys.collective.count && !c->pool.failed; k++)
-        if (!c->phys.collective.item[k].sum)
+        if (c->phys.collective.item[k].sum == NONE)
             operands_list(c, &c->phys.collective.item[k]);
     return !c->pool.failed;
 }

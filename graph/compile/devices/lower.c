@@ -78,7 +78,7 @@ static bool devices_number(compile *c)
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
         for (int i = 0; i < count; i++) {
             pdevice *d = c->phys.device_of[k][i] ? POOL_PUSH(&c->pool, &c->phys.device) : NULL;
-            c->phys.device_of[k][i] = d ? c->phys.device.count - 1 : -1;
+            c->phys.device_of[k][i] = d ? c->phys.device.count - 1 : NONE;
             if (d)
                 *d = (pdevice){.kind = (weir_device_kind)k, .index = i};
         }
@@ -176,9 +176,11 @@ static bool tensor_make(lowering *l, int tensor, int at, int chunk)
                         .device = device_id(l->c, from->mesh->kind, from->mesh->device[at]),
                         .part = part,
                         .bytes = slice_bytes(&from->type, &part),
-                        .producer = -1,
-                        .alias = -1,
-                        .reg = -1,
+                        .producer = NONE,
+                        .alias = NONE,
+                        .within = NONE,
+                        .family = NONE,
+                        .reg = NONE,
                         .slots = from->origin ? from->origin->slots : 0,
                         .parameter = from->state_of || (from->origin && !from->origin->node),
                         .initial = from->state_of ? 1 : initial_of(from->origin),
@@ -251,7 +253,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
     if (!list)
         return false;
     *op = (pop){.node = n, .device = l->p->tensor.item[out].device, .in_count = count, .out_count = 1, .in = list,
-                .attrs = attrs, .phase = node->phase, .micro = node->micro};
+                .attrs = attrs, .phase = node->phase, .micro = node->micro, .exchange = NONE, .collective = NONE};
     op->out = POOL_NEW(&c->pool, int, 1);
     if (!op->out)
         return false;
@@ -361,6 +363,8 @@ static bool lower_op(lowering *l, const ir_node *node, int n, int at)
                 .device = device_id(c, node->mesh->kind, node->mesh->device[at]),
                 .in_count = node->in_count,
                 .out_count = node->out_count,
+                .exchange = NONE,
+                .collective = NONE,
                 .attrs = node_attrs(c, node),
                 .phase = node->phase,
                 .micro = node->micro,
@@ -401,7 +405,7 @@ static bool kernel_there(const ir_node *node)
 /* Whether a batch, or what is taken apart, has a row for each micro-batch. */
 static bool rows_there(const compile *c, const ir_node *node)
 {
-    int rows = node->op == &op_batch ? node->out[0] : node->op == &op_unbatch ? node->in[0] : -1;
+    int rows = node->op == &op_batch ? node->out[0] : node->op == &op_unbatch ? node->in[0] : NONE;
     if (rows < 0 || c->ir.tensors.item[rows].type.shape.dim[0] == c->micro)
         return true;
     error_set(WEIR_E_GRAPH, "%s:%d: %s: of %lld values, but a step has %d micro-batch%s", node->src.file, node->src.line,
@@ -458,12 +462,12 @@ static void sweep_dead(lowering *l)
         return;
     for (int i = l->p->op.count - 1; i >= 0; i--) {
         pop *op = &l->p->op.item[i];
-        if (op->exchange) {
-            i = l->p->exchange.item[op->exchange - 1].first; /* all of its pops at once */
-            exchange_sweep(l->c, op->exchange - 1, used);
+        if (op->exchange != NONE) {
+            i = l->p->exchange.item[op->exchange].first; /* all of its pops at once */
+            exchange_sweep(l->c, op->exchange, used);
             continue;
         }
-        if (op->collective) {
+        if (op->collective != NONE) {
             i = sum_sweep(l->c, i, used); /* so far others have none */
             continue;
         }
@@ -492,7 +496,7 @@ static void merge_accumulations(lowering *l)
         maker->accumulate = true;
         l->p->tensor.item[acc->out[0]].producer = from->producer;
         from->readers.count = 0;
-        from->producer = -1;
+        from->producer = NONE;
         acc->dead = true;
     }
 }
@@ -533,7 +537,7 @@ static bool lower_node(lowering *l, const ir_node *node, int n)
 {
     if (node->op == &op_box && l->c->ir.tensors.item[node->out[0]].parts)
         return exchange_lower(&l->exchange, n);
-    if (node->sum)
+    if (node->sum != NONE)
         return sum_lower(l->c, n);
     if (node->op == &op_collective)
         return true; /* that did both */

@@ -90,6 +90,6 @@ void collectives_merge(compile *c, int a, int b)
         move->to = x->members.item[collective_member(y, move->to)];
     }
     for (int m = 0; m < x->members.count; m++)
-        member_merge(c, x->members.item[m], y->members.item[m], x->sum);
+        member_merge(c, x->members.item[m], y->members.item[m], x->sum != NONE);
     y->members.count = y->moves.count = 0;
 }

@@ -23,7 +23,7 @@ static int device_position(const weir_mesh *mesh, weir_device_kind kind, int dev
     for (int at = 0; at < mesh->count && mesh->kind == kind; at++)
         if (mesh->device[at] == device)
             return at;
-    return -1;
+    return NONE;
 }
 
 /* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
@@ -76,7 +76,7 @@ static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
     choice ch = {.only = {0}};
     ch.mesh = teams_view(from, to, ch.sbp);
     for (int a = 0; a < MESH_AXES_MAX; a++)
-        ch.only[a] = ch.more[a] = -1;
+        ch.only[a] = ch.more[a] = NONE;
     bool same = mesh_equal(ch.mesh, to->mesh), levels = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
     bool into = teams_core_is(to->mesh, from->mesh), back = teams_core_is(from->mesh, to->mesh);
     int here = place_of(from, &ch, to, at);

@@ -1,12 +1,11 @@
 /* graph/compile/ir/devices.h: the devices' form: what each of them holds (ptensors: a shard, or a chunk of one) and calls (pops), and
  * what these become: groups, which are actors, registers, and blocks that have their place. Made by lower from the logical form, used
- * up by emit. Indexes refer to arrays of phys; one that is not there is -1, and fields that say so count from 1.
+ * up by emit. Indexes refer to arrays of phys; one that is not there is NONE.
  */
 #ifndef GRAPH_COMPILE_IR_DEVICES_H
 #define GRAPH_COMPILE_IR_DEVICES_H
 
-#include "graph/base/base.h"
-#include "graph/model/build.h"
+#include "graph/compile/ir/logical.h"
 
 typedef struct slice {
     int64_t start[WEIR_DIMS_MAX], count[WEIR_DIMS_MAX];
@@ -17,9 +16,9 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     int device;                    /* index in phys->device */
     slice part;
     uint64_t bytes;                /* padded to PLAN_ALIGN */
-    int producer;                  /* pop, or -1 (parameter or state that nothing updates) */
-    int alias;                     /* the ptensor that it really is, or -1 */
-    int within;                    /* 1 + the ptensor of its device that it is a part of, in place; 0 */
+    int producer;                  /* pop, or NONE (parameter or state that nothing updates) */
+    int alias;                     /* the ptensor that it really is, or NONE */
+    int within;                    /* the ptensor of its device that it is a part of, in place, or NONE */
     uint64_t distance;             /* from that one's first byte */
     bool moved;                    /* between devices; see exchange.h */
     bool parameter;                /* or state: what a step begins with */
@@ -27,10 +26,10 @@ typedef struct ptensor {           /* the shard of a tensor on one device, or a 
     bool chunk;                    /* one of several of a shard */
     bool fills;                    /* M firings of its producer go into one slot */
     int slots;                     /* as the user fixed it; 0 */
-    int family, family_at;         /* 1 + the family that it is in, 0; and its place there */
+    int family, family_at;         /* the family that it is in, or NONE; and its place there */
     POOL_LIST(int) readers;        /* pops, each once */
     /* group.c and offsets.c */
-    int reg;                       /* register, or -1: a temp */
+    int reg;                       /* register; NONE: a temp */
     uint64_t offset;               /* in the slot or the workspace */
     uint32_t plan_id;
 } ptensor;
@@ -52,8 +51,8 @@ typedef struct pop {               /* one kernel call on one device */
     int level, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
     bool awaited;                  /* by such a one */
-    int exchange;                  /* 1 + the one that it takes part in; 0 */
-    int collective;                /* and 1 + the collective that it became a member of */
+    int exchange;                  /* the one that it takes part in, or NONE */
+    int collective;                /* and the collective that it became a member of */
     uint64_t bytes_in, bytes_out;  /* of its operands then */
     uint64_t scratch, scratch_offset;
     POOL_LIST(int) states;         /* indexes in phys->state */
@@ -71,7 +70,7 @@ typedef struct exchange {          /* all that a conversion moves between accele
 } exchange;
 
 typedef struct pcollective {       /* a part of one whose members wait for each other, or devices that add (sums.h) */
-    int sum;                       /* 1 + the plan_collective_kind of those; input i of each becomes output i. 0: moves */
+    int sum;                       /* the plan_collective_kind of those; input i of each becomes output i. NONE: moves */
     POOL_LIST(int) members;        /* pops, by rising device */
     POOL_LIST(int) moves;
 } pcollective;
@@ -97,7 +96,7 @@ typedef struct pbatch {            /* calls that may become one; see batch.c */
 } pbatch;
 
 typedef struct reg {               /* a register */
-    int group;                     /* producer, or -1: a constant */
+    int group;                     /* producer; NONE: a constant */
     int device;
     plan_mem kind;
     int fill, slots, initial;
@@ -105,7 +104,7 @@ typedef struct reg {               /* a register */
     int ahead;                     /* of them, those that are there for a link between hosts (hosts.h) */
     bool fixed;                    /* by the user */
     bool alone;                    /* its one tensor is large: no other joins */
-    int family;                    /* 1 + the one that its tensors are of: no other joins; 0 */
+    int family;                    /* the one that its tensors are of, and no other joins; or NONE */
     bool needed;                   /* fewer slots would stall */
     uint64_t slot_bytes, offset;
     POOL_LIST(int) tensors;        /* ptensors */
@@ -150,7 +149,7 @@ typedef struct phys {
     POOL_LIST(group) group;
     int *first;                    /* by ir tensor: its first ptensor, see ptensor_at() */
     int *chunks;                   /* by ir tensor: how many each of its shards is cut into; 1: they are whole */
-    int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or -1 */
+    int *device_of[WEIR_DEVICE_KINDS]; /* by index: the device, or NONE */
     POOL_LIST(const char *) io;    /* names of io queues that the program gave; 0 of a pop is the one without, k the k-th */
 } phys;
 

@@ -127,8 +127,8 @@ static void tensors_copy(compile *c)
                               .mesh = from->mesh,
                               .fixed = from->sbp,
                               .origin = from,
-                              .node = from->node ? from->node->id : -1,
-                              .update = from->update ? from->update->id : -1,
+                              .node = from->node ? from->node->id : NONE,
+                              .update = from->update ? from->update->id : NONE,
                               .micro = from->micro};
     }
 }
@@ -146,9 +146,10 @@ static bool node_copy(compile *c, const graph_node *from, ir_node *to)
                     .micro = from->micro,
                     .in_count = from->in_count,
                     .out_count = from->out_count,
-                    .after = -1,
-                    .updates = from->updates ? from->updates->id : -1,
-                    .choice = {-1, -1, -1}};
+                    .sum = NONE,
+                    .after = NONE,
+                    .updates = from->updates ? from->updates->id : NONE,
+                    .choice = {NONE, NONE, NONE}};
     to->in = POOL_NEW(&c->pool, int, to->in_count + 1);
     to->out = POOL_NEW(&c->pool, int, to->out_count + 1);
     if (c->pool.failed)

@@ -128,7 +128,7 @@ int ptensor_real(const phys *p, int tensor);
 /* And what it is a part of, or itself: that is made, read and placed. */
 static inline int ptensor_whole(const phys *p, int tensor)
 {
-    return p->tensor.item[tensor].within ? ptensor_real(p, p->tensor.item[tensor].within - 1) : tensor;
+    return p->tensor.item[tensor].within != NONE ? ptensor_real(p, p->tensor.item[tensor].within) : tensor;
 }
 /* Appends `value` to a list of ints that is kept without repeats. */
 #define LIST_ONCE(p, list, value)                                         \

@@ -1,11 +1,13 @@
 /* graph/compile/ir/logical.h: the logical form: nodes and tensors of the whole graph, whatever devices share them. Passes from
- * scale to box work on it, and budget/ changes it for each of its tries. An index that is not there is -1.
+ * scale to box work on it, and budget/ changes it for each of its tries. An index that is not there is NONE.
  */
 #ifndef GRAPH_COMPILE_IR_LOGICAL_H
 #define GRAPH_COMPILE_IR_LOGICAL_H
 
 #include "graph/base/base.h"
 #include "graph/model/build.h"
+
+enum { NONE = -1 };               /* an index, or the number of a kind, that there is none of */
 
 typedef struct ir_tensor {
     const char *name;
@@ -15,8 +17,8 @@ typedef struct ir_tensor {
     weir_sbp sbp[MESH_AXES_MAX];   /* AUTO until the shard pass has chosen */
     const weir_sbp *fixed;         /* the user's wish: AUTO or what must be */
     const weir_tensor *origin;     /* NULL: made by a pass */
-    int node;                      /* producer, -1 for a parameter */
-    int update;                    /* the node that updates it, or -1 */
+    int node;                      /* producer; NONE: a parameter */
+    int update;                    /* the node that updates it, or NONE */
     bool micro;
     const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
     int state;                     /* then: which */
@@ -37,15 +39,15 @@ typedef struct ir_node {
     bool moves;                    /* to a disk, or back: see offload.h */
     plan_queue_kind copies;        /* COPY_IN, COPY_OUT: to an accelerator or from it, see copies.h; COLLECTIVE: between
                                       them, see exchange.h; else COMPUTE */
-    int sum;                       /* of the last: 1 + the plan_collective_kind of what the devices add, see sums.h; 0 */
-    int after;                     /* of a repetition: a tensor that it is not computed before, or -1 */
+    int sum;                       /* of the last: the plan_collective_kind of what the devices add (sums.h), or NONE */
+    int after;                     /* of a repetition: a tensor that it is not computed before, or NONE */
     int in_count, out_count;
     int *in, *out;                 /* ir tensors */
     weir_dtype *reads;             /* by input: the dtype in which it is read; NULL: in the tensor's own */
-    int updates;                   /* ir tensor of the parameter that out[0] is, or -1 */
+    int updates;                   /* ir tensor of the parameter that out[0] is, or NONE */
     const weir_signature *signature; /* candidates; the first is all B */
     int signature_count;
-    int choice[WEIR_AXES_MAX];     /* one for each mesh axis; -1 until chosen */
+    int choice[WEIR_AXES_MAX];     /* one for each mesh axis; NONE until chosen */
     weir_cost cost;                /* of the whole, on one device */
 } ir_node;
 

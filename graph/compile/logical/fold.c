@@ -107,7 +107,7 @@ static void drop_unread(folding *f)
     for (int n = ir->node_count - 1; n >= 0; n--) {
         const ir_node node = ir->node[n];
         if (node.op == &op_cast && !f->readers[node.out[0]]) {
-            tensor_at(f, node.out[0])->node = -1;
+            tensor_at(f, node.out[0])->node = NONE;
             continue;
         }
         for (int i = 0; i < node.in_count; i++)
@@ -127,7 +127,7 @@ static bool folding_begin(folding *f, compile *c)
     f->before = POOL_NEW(&c->pool, int, c->ir.node_count + 1);
     for (int t = 0; t < tensors && !c->pool.failed; t++) {
         f->same[t] = t;
-        f->cast[t] = -1;
+        f->cast[t] = NONE;
     }
     return !c->pool.failed;
 }

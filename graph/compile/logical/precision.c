@@ -369,8 +369,8 @@ static int cast_tensor(compile *c, int from, weir_dtype dtype, const weir_mesh *
     ir_tensor *t = POOL_PUSH(&c->pool, &c->ir.tensors);
     if (!t)
         return from;
-    *t = (ir_tensor){.src = copy.src, .type = {dtype, copy.type.shape}, .mesh = mesh, .micro = copy.micro, .node = -1,
-                     .update = -1};
+    *t = (ir_tensor){.src = copy.src, .type = {dtype, copy.type.shape}, .mesh = mesh, .micro = copy.micro, .node = NONE,
+                     .update = NONE};
     memcpy(t->sbp, sbp, sizeof *t->sbp * WEIR_AXES_MAX);
     t->name = pool_text(&c->pool, "%s>%s", copy.name, weir_dtype_name(dtype));
     return c->ir.tensors.count - 1;
@@ -399,8 +399,8 @@ static ir_node *cast_node(casting *x, int from, int to, const ir_node *reader)
     ends[1] = to;
     *node = (ir_node){.name = made->name, .src = t->src, .op = &op_cast, .mesh = made->mesh, .attrs = attrs,
                       .phase = reader->phase, .program = reader->program, .micro = t->micro, .in_count = 1,
-                      .out_count = 1, .in = ends, .out = ends + 1, .after = -1, .updates = -1,
-                      .choice = {-1, -1, -1}};
+                      .out_count = 1, .in = ends, .out = ends + 1, .sum = NONE, .after = NONE, .updates = NONE,
+                      .choice = {NONE, NONE, NONE}};
     return node_ask(c, node) ? node : NULL;
 }
 

@@ -49,8 +49,8 @@ static int tensor_new(scaling *x, const char *name, weir_type type, weir_mesh *m
         return 0;
     *origin = (weir_tensor){.graph = x->seed->in_graph, .id = x->c->ir.tensors.count - 1, .type = type, .mesh = mesh,
                             .name = name, .src = train_src(x)};
-    *t = (ir_tensor){.name = name, .src = origin->src, .type = type, .mesh = mesh, .fixed = origin->sbp, .origin = origin, .node = -1,
-                     .update = -1};
+    *t = (ir_tensor){.name = name, .src = origin->src, .type = type, .mesh = mesh, .fixed = origin->sbp, .origin = origin, .node = NONE,
+                     .update = NONE};
     return origin->id;
 }
 
@@ -86,7 +86,7 @@ static int node_new(scaling *x, const weir_op *op, weir_mesh *mesh, const char *
                            .program = x->seed->program};
     *node = (ir_node){.name = name, .src = origin->src, .op = op, .origin = origin, .mesh = mesh, .attrs = attrs,
                       .phase = PLAN_UPDATE, .program = origin->program, .out_count = op->out_count, .out = out,
-                      .updates = -1, .choice = {-1, -1, -1}};
+                      .sum = NONE, .after = NONE, .updates = NONE, .choice = {NONE, NONE, NONE}};
     inputs_set(x, node, in, in_count);
     for (int o = 0; o < op->out_count; o++) {
         out[o] = tensor_new(x, o ? pool_text(p, "%s:%d", name, o) : name, type, mesh);

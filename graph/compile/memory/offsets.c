@@ -162,7 +162,7 @@ static bool choose_parts(arena *a, block *regs)
 static void stack_smalls(arena *a)
 {
     uint64_t bytes = 0, most = 0;
-    int of = -1;
+    int of = NONE;
     for EACH_OF_DEVICE (a, temps, t) {
         block *b = &a->all->of->temps.list.item[*t];
         if (b->shares)
@@ -314,7 +314,7 @@ static void enter_temps(const offsets *o)
         for (int k = 0; k < op->out_count; k++) {
             ptensor *t = &p->tensor.item[op->out[k]];
             const int at = o->temps.of_tensor[op->out[k]];
-            const bool beside = t->family && o->temps.of_family[t->family - 1] == at;
+            const bool beside = t->family != NONE && o->temps.of_family[t->family] == at;
             if (at >= 0)
                 t->offset = t->bytes ? temp[at].offset - from + (beside ? t->bytes * (uint64_t)t->family_at : 0) : 0;
         }

@@ -43,21 +43,21 @@ static int block_in_place(const finding *x, const pop *op, int at, int out)
 {
     const phys *p = &x->c->phys;
     int k = pop_op(x->c, op)->inplace - 1;
-    if (out != 0 || k < 0 || k >= op->in_count || op->accumulate || p->tensor.item[op->out[0]].family)
-        return -1;
+    if (out != 0 || k < 0 || k >= op->in_count || op->accumulate || p->tensor.item[op->out[0]].family != NONE)
+        return NONE;
     int in = op->in[k];
     const ptensor *from = &p->tensor.item[in], *to = &p->tensor.item[op->out[0]];
     const int of = x->to->of_tensor[in];
-    if (!is_temp(p, in, op->group) || of < 0 || from->family || !same_elements(x->c, from, to))
-        return -1;
-    return x->to->list.item[of].to == at && last_use(x, from) == at ? of : -1;
+    if (!is_temp(p, in, op->group) || of < 0 || from->family != NONE || !same_elements(x->c, from, to))
+        return NONE;
+    return x->to->list.item[of].to == at && last_use(x, from) == at ? of : NONE;
 }
 
 static int block_new(finding *x, uint64_t bytes, int from, int to)
 {
     block *b = POOL_PUSH(&x->c->pool, &x->to->list);
     if (b)
-        *b = (block){.reg = -1, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
+        *b = (block){.reg = NONE, .group = x->group, .bytes = bytes, .from = from, .to = to, .tensors = 0};
     return x->to->list.count - 1;
 }
 
@@ -65,8 +65,8 @@ static int block_new(finding *x, uint64_t bytes, int from, int to)
 static int family_block(finding *x, const ptensor *t, int at)
 {
     const phys *p = &x->c->phys;
-    const family *f = &p->family.item[t->family - 1];
-    int *of_all = &x->to->of_family[t->family - 1], last = at;
+    const family *f = &p->family.item[t->family];
+    int *of_all = &x->to->of_family[t->family], last = at;
     for (int i = 0; i < f->count && *of_all < 0; i++) {
         if (!is_temp(p, f->tensor[i], x->group))
             return block_new(x, t->bytes, at, last_use(x, t));
@@ -114,7 +114,7 @@ static void find_in_pop(finding *x, int id, int at)
         if (!is_temp(p, op->out[o], op->group))
             continue;
         const ptensor *t = &p->tensor.item[op->out[o]];
-        int last = last_use(x, t), of = t->family ? family_block(x, t, at) : block_in_place(x, op, at, o);
+        int last = last_use(x, t), of = t->family != NONE ? family_block(x, t, at) : block_in_place(x, op, at, o);
         if (of < 0)
             of = block_new(x, t->bytes, at, last);
         x->to->of_tensor[op->out[o]] = of;
@@ -131,7 +131,7 @@ static int *no_blocks(compile *c, int count)
 {
     int *list = POOL_NEW(&c->pool, int, count + 1);
     for (int i = 0; i < count && list; i++)
-        list[i] = -1;
+        list[i] = NONE;
     return list;
 }
 

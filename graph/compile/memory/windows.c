@@ -16,15 +16,15 @@ static void wish_for(looking *x, int r, int tensor, const window *w, bool onto)
     const phys *p = &x->c->phys;
     window_wish *to = w->at % PLAN_ALIGN ? NULL : POOL_PUSH(&x->c->pool, &x->found);
     if (to)
-        *to = (window_wish){p->reg.item[r].device, r, tensor, onto, p->reg.item[r].slot_bytes, w->at, 0};
+        *to = (window_wish){p->reg.item[r].device, r, tensor, onto, p->reg.item[r].slot_bytes, w->at, NONE};
 }
 
 /* The register of the tensor, if it has one slot and another group of the pop's device fills it; else -1. */
 static int reg_from(const phys *p, const pop *op, int tensor)
 {
     const ptensor *t = &p->tensor.item[tensor];
-    int r = t->device == op->device ? t->reg : -1;
-    return r >= 0 && p->reg.item[r].group >= 0 && p->reg.item[r].group != op->group && p->reg.item[r].slots == 1 ? r : -1;
+    int r = t->device == op->device ? t->reg : NONE;
+    return r >= 0 && p->reg.item[r].group >= 0 && p->reg.item[r].group != op->group && p->reg.item[r].slots == 1 ? r : NONE;
 }
 
 /* What the pop gathers from it. */
@@ -81,10 +81,12 @@ static bool index_wishes(compile *c, window_list *list)
     list->of_reg = POOL_NEW(&c->pool, int, c->phys.reg.count + 1);
     int devices = c->phys.device.count;
     list->first = POOL_NEW(&c->pool, int, devices + 1);
+    for (int r = 0; r < c->phys.reg.count && list->of_reg; r++)
+        list->of_reg[r] = NONE;
     for (int i = list->count - 1; i >= 0 && list->of_reg; i--) {
         int *first = &list->of_reg[list->item[i].reg];
         list->item[i].next = *first;
-        *first = i + 1;
+        *first = i;
     }
     for (int d = 0, i = 0; d <= devices && list->first; d++) {
         while (i < list->count && list->item[i].device < d)
@@ -147,8 +149,8 @@ static bool in_turn(const entering *x, const window_wish *w, const block *guest,
 /* Whether a register may lie in another part, with so many bytes from the start of that to its own. */
 static bool wishes_for(const entering *x, const block *guest, const block *host, uint64_t from, uint64_t to)
 {
-    for (int i = guest->reg >= 0 ? x->list->of_reg[guest->reg] : 0; i; i = x->list->item[i - 1].next) {
-        const window_wish *w = &x->list->item[i - 1];
+    for (int i = guest->reg >= 0 ? x->list->of_reg[guest->reg] : NONE; i != NONE; i = x->list->item[i].next) {
+        const window_wish *w = &x->list->item[i];
         uint64_t at = w->at;
         if (host_of(x->of, w->tensor, &at) == host && from + at == to)
             return in_turn(x, w, guest, host);

@@ -21,13 +21,13 @@ typedef struct window_wish {
     int device, reg, tensor;       /* a register of one tensor, and the ptensor that it is to lie within */
     bool onto;                     /* which is a term of it; else it is gathered from it */
     uint64_t bytes, at;            /* of the register; from the start of the ptensor */
-    int next;                      /* 1 + the next of this register; 0: none */
+    int next;                      /* the next of this register, or NONE */
 } window_wish;
 
 typedef struct window_list {
     window_wish *item;             /* by device: sums first, then the largest first; the compilation's pool */
     int *first;                    /* by device: its first; one more than there are devices */
-    int *of_reg;                   /* by register: 1 + the first for it; 0: none */
+    int *of_reg;                   /* by register: the first for it, or NONE */
     int count;
 } window_list;
 

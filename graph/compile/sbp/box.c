@@ -128,7 +128,7 @@ static int tensor_like(compile *c, int from, const weir_mesh *mesh, const weir_s
     ir_tensor *t = POOL_PUSH(&c->pool, &c->ir.tensors);
     if (!t)
         return from;
-    *t = (ir_tensor){.src = copy.src, .type = copy.type, .mesh = mesh, .micro = copy.micro, .update = -1};
+    *t = (ir_tensor){.src = copy.src, .type = copy.type, .mesh = mesh, .micro = copy.micro, .update = NONE};
     memcpy(t->sbp, sbp, sizeof *sbp * (size_t)mesh->axes);
     char layout[LAYOUT_TEXT];
     t->name = pool_text(&c->pool, "%s>%s", copy.name, layout_text(mesh, sbp, layout));
@@ -141,7 +141,7 @@ static void enter(boxing *b, int from, int node)
     boxed *entry = POOL_PUSH(&b->c->pool, &b->of);
     if (!entry)
         return;
-    *entry = (boxed){.node = node, .first = -1, .next = -1};
+    *entry = (boxed){.node = node, .first = NONE, .next = NONE};
     if (from < 0)
         return;
     int *last = &boxed_of(b, from)->first;
@@ -167,9 +167,10 @@ static int convert_direct(boxing *b, int from, const ir_node *reader, const weir
                       .micro = t->micro,
                       .in_count = 1,
                       .out_count = 1,
-                      .after = -1,
-                      .updates = -1,
-                      .choice = {-1, -1, -1}};
+                      .sum = NONE,
+                      .after = NONE,
+                      .updates = NONE,
+                      .choice = {NONE, NONE, NONE}};
     node->in = POOL_NEW(&c->pool, int, 1);
     node->out = POOL_NEW(&c->pool, int, 1);
     if (!node->in || !node->out)
@@ -283,7 +284,7 @@ static bool ordering_begin(ordering *x, boxing *b)
                     .placed = POOL_NEW(p, bool, tensors + 1)};
     for (int t = 0; t < tensors && x->root; t++)
         x->root[t] = boxed_of(b, t)->node >= 0 ? x->root[b->made.item[boxed_of(b, t)->node].in[0]] :
-                     is_parameter(&b->c->ir.tensors.item[t]) ? t : -1;
+                     is_parameter(&b->c->ir.tensors.item[t]) ? t : NONE;
     return !p->failed;
 }
 

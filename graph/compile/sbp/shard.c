@@ -190,7 +190,7 @@ static bool allowed(const compile *c, const ir_node *node, const weir_signature 
 /* Takes the best of the node's signatures; returns whether that is another one than before. */
 static bool choose(sharding *x, ir_node *node, int axis)
 {
-    int before = node->choice[axis], best = -1;
+    int before = node->choice[axis], best = NONE;
     double best_s = 0;
     node_wishes(x, node, axis, -1);
     for (int s = 0; s < node->signature_count; s++) {

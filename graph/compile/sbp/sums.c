@@ -37,7 +37,7 @@ static bool rises(const weir_mesh *mesh, int axis)
 static bool is_kth(const slice *part, const slice *whole, int rank, int k, int n)
 {
     int64_t items = 1, all = 1, first = 0;
-    int last = -1;
+    int last = NONE;
     for (int d = 0; d < rank; d++) {
         int64_t from = part->start[d] - whole->start[d];
         if (from < 0 || from + part->count[d] > whole->count[d])
@@ -104,12 +104,12 @@ bool sum_first(const compile *c, const ir_tensor *t, const weir_mesh *mesh, cons
 /* The one axis on which the two differ, where the first is terms; -1: it is none such. */
 static int axis_added(const ir_tensor *from, const ir_tensor *to)
 {
-    int axis = -1;
+    int axis = NONE;
     for (int a = 0; a < from->mesh->axes; a++) {
         if (from->mesh->shape[a] == 1 || from->sbp[a] == to->sbp[a])
             continue;
         if (axis >= 0 || from->sbp[a] != WEIR_P)
-            return -1;
+            return NONE;
         axis = a;
     }
     return axis;
@@ -142,7 +142,7 @@ static bool pop_make(compile *c, int n, int at)
     ends[1] = ptensor_at(p, node->out[0], at, 0);
     *op = (pop){.node = n, .device = p->tensor.item[ends[1]].device, .in_count = 1, .out_count = 1, .in = ends,
                 .out = ends + 1, .phase = node->phase, .micro = node->micro, .queue = PLAN_COLLECTIVE,
-                .bytes_in = p->tensor.item[ends[0]].bytes, .bytes_out = p->tensor.item[ends[1]].bytes};
+                .exchange = NONE, .bytes_in = p->tensor.item[ends[0]].bytes, .bytes_out = p->tensor.item[ends[1]].bytes};
     p->tensor.item[ends[1]].producer = p->op.count - 1;
     return true;
 }
@@ -160,7 +160,7 @@ static bool group_make(compile *c, const ir_node *node, int first_pop, int axis,
         if (!member)
             return false;
         *member = id;
-        p->op.item[id].collective = p->collective.count;
+        p->op.item[id].collective = p->collective.count - 1;
     }
     return true;
 }
@@ -184,7 +184,7 @@ int sum_sweep(compile *c, int last, bool *used)
     phys *p = &c->phys;
     int count = c->ir.node[p->op.item[last].node].mesh->count, first = last - count + 1;
     for (int i = first; i <= last; i++) {
-        pcollective *of = &p->collective.item[p->op.item[i].collective - 1];
+        pcollective *of = &p->collective.item[p->op.item[i].collective];
         bool live = false, leads = of->members.count && of->members.item[0] == i;
         for (int m = 0; leads && m < of->members.count; m++)
             live |= used[p->op.item[of->members.item[m]].out[0]];

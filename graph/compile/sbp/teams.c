@@ -223,7 +223,7 @@ bool teams_core_is(const weir_mesh *core, const weir_mesh *whole)
 int teams_core_term(const weir_mesh *core, int k, int *more)
 {
     int i = k % core->kept, out = core->run - core->kept, at = k / core->kept * core->run + i;
-    *more = i >= core->kept - out ? at + out : -1;
+    *more = i >= core->kept - out ? at + out : NONE;
     return at;
 }
 
@@ -258,7 +258,7 @@ static int rough_axis(const teams *x, const weir_mesh *mesh, unsigned changed, i
     for (int a = 0; a < mesh->axes; a++)
         if (changed >> a & 1 && axis_core(x, mesh, a, run, kept))
             return a;
-    return -1;
+    return NONE;
 }
 
 /* Whether a conversion of these axes goes by levels. */
@@ -430,7 +430,7 @@ const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *me
 const weir_mesh *teams_view(const ir_tensor *from, const ir_tensor *to, weir_sbp sbp[MESH_AXES_MAX])
 {
     const weir_mesh *levels = to->mesh;
-    int last = -1; /* of the axes that cut, as the source's own mesh has them: ascending, and each once */
+    int last = NONE; /* of the axes that cut, as the source's own mesh has them: ascending, and each once */
     bool finer = levels->home && !from->mesh->home && mesh_equal(levels->home, from->mesh);
     for (int i = 0; finer && i < levels->axes; i++) {
         int axis = levels->home_axis[mesh_cut(levels, i)];
