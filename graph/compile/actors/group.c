@@ -28,7 +28,7 @@
  * shares up to a larger size, because there each register is a message.
  */
 #include "graph/base/error.h"
-#include "graph/compile/devices/exchange.h"
+#include "graph/compile/actors/merge.h"
 #include "graph/compile/actors/passes.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"

@@ -22,9 +22,6 @@
 
 #include "graph/compile/ir/ir.h"
 
-/* "10Gbit 200us": the bytes that are under way when such a link is full, at least 0. False: it is no link. */
-bool link_parse(const char *text, double *bytes);
-
 /* Which of the hosts the device is on; where nothing is known of hosts, each is one. */
 static inline int host_of(const compile *c, int device)
 {

@@ -313,8 +313,12 @@ static void tie_gradients(ties *t)
     }
 }
 
+bool tie_orders = true;
+
 bool pass_tie(compile *c)
 {
+    if (!tie_orders)
+        return true;
     int groups = c->phys.group.count, devices = c->phys.device.count;
     ties t = {.c = c,
               .last = POOL_NEW(&c->pool, int, devices + 1),

@@ -11,7 +11,9 @@
 #include "graph/compile/actors/hosts.h"
 #include "graph/compile/actors/passes.h"
 #include "graph/compile/backend/emit.h"
+#include "graph/compile/backend/fit.h"
 #include "graph/compile/devices/passes.h"
+#include "graph/compile/memory/offsets.h"
 #include "graph/plan/form/text.h"
 #include "graph/plan/prove/check.h"
 #include "graph/plan/prove/validate.h"
@@ -105,7 +107,16 @@ static bool check_spaces(const compile *c)
     return true;
 }
 
-bool backend_offsets(backend *b)
+/* ---- a plan, while it is looked for ---- */
+
+typedef struct draft {
+    compile *c;
+    offsets offsets;
+    weir_plan *plan;               /* owned, until it is handed out */
+    lives *known;                  /* owned: of that plan, with the slots that offsets were found for last */
+} draft;
+
+static bool find_offsets(draft *b)
 {
     lives_free(b->known);
     b->known = emit_slots(b->c, b->plan) ? lives_new(b->plan) : NULL;
@@ -116,7 +127,7 @@ bool backend_offsets(backend *b)
 }
 
 /* Whether the plan is valid, which is an error else; `result` is how its game ends. */
-static bool play(backend *b, check_result *result)
+static bool play(draft *b, check_result *result)
 {
     emit_offsets(b->c, b->plan);
     weir_status status = plan_validate_knowing(b->plan, b->known);
@@ -140,22 +151,9 @@ static bool raise_short(compile *c, const check_result *result)
     return true;
 }
 
-weir_plan *backend_plan(backend *b)
-{
-    check_result result;
-    do {
-        if (!backend_fit(b) || !check_spaces(b->c) || !play(b, &result))
-            return NULL;
-    } while (!result.live && raise_short(b->c, &result));
-    weir_plan *plan = result.live ? b->plan : NULL;
-    if (plan)
-        b->plan = NULL;
-    return plan;
-}
-
 /* How large each device's snapshot is, which the plan tells: it depends on shards and slots that are full at the start, not on
  * those that are taken away. */
-static bool measure_snapshots(backend *b)
+static bool measure_snapshots(draft *b)
 {
     compile *c = b->c;
     if (!c->opts.snapshot)
@@ -168,9 +166,10 @@ static bool measure_snapshots(backend *b)
     return true;
 }
 
-bool backend_begin(backend *b, compile *c, bool hasty)
+/* Ended by draft_end() in any case. */
+static bool draft_begin(draft *b, compile *c, bool hasty)
 {
-    *b = (backend){.c = c};
+    *b = (draft){.c = c};
     c->phys = (phys){.first = NULL};
     if (!passes_run(c, device_passes) || !check_sums(c) || !passes_run(c, actor_passes) || !check_sums(c))
         return false;
@@ -178,10 +177,47 @@ bool backend_begin(backend *b, compile *c, bool hasty)
     return b->plan && offsets_begin(&b->offsets, c, hasty) ? measure_snapshots(b) : no_memory(c);
 }
 
-void backend_end(backend *b)
+static void draft_end(draft *b)
 {
     lives_free(b->known);
     weir_plan_free(b->plan);
-    b->known = NULL;
-    b->plan = NULL;
+}
+
+/* Slots whose loss costs the least go first, until all fits or none is left that may go. */
+static bool fit(draft *b, backend_outcome *o)
+{
+    do {
+        if (!find_offsets(b))
+            return false;
+        *o = fit_outcome(b->c);
+    } while (o->over && fit_lower(b->c));
+    return true;
+}
+
+bool backend_try(compile *c, backend_effort effort, backend_outcome *o)
+{
+    draft b;
+    bool ok = draft_begin(&b, c, effort == BACKEND_HASTY) && (effort == BACKEND_HASTY ? fit(&b, o) : find_offsets(&b));
+    if (ok)
+        *o = fit_outcome(c);
+    draft_end(&b);
+    return ok;
+}
+
+weir_plan *backend_plan(compile *c, backend_outcome *o)
+{
+    draft b;
+    weir_plan *plan = NULL;
+    bool ok = draft_begin(&b, c, false);
+    *o = (backend_outcome){.over = false};
+    while (ok && !plan) {
+        check_result result;
+        ok = fit(&b, o) && !o->over && check_spaces(c) && play(&b, &result) && (result.live || raise_short(c, &result));
+        if (ok && result.live) {
+            plan = b.plan;
+            b.plan = NULL;
+        }
+    }
+    draft_end(&b);
+    return plan;
 }

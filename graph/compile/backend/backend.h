@@ -1,48 +1,39 @@
 /* graph/compile/backend/backend.h: a plan for what has been decided: the passes from copies on, for nodes whose layouts are chosen.
  *
- *     backend_begin()      the devices' form: copies, lower, group, ... order; written once, as a plan that has all but slots
- *                          and offsets
- *     backend_offsets()    enters the slots that registers have now, and finds offsets for them
- *     backend_fit()        that; takes slots away until each device is within its limit, if there is one
- *     backend_plan()       that; then offsets are entered, the plan is played, and what is short of slots is given some
+ *     devices      copies, lower, group, ... order; written once, as a plan that has all but slots and offsets
+ *     offsets      the slots that registers have are entered, and offsets found for them
+ *     fit          that; slots are taken away until each device is within its limit, if there is one
+ *     plan         that; offsets are entered, the plan is played, and what is short of slots is given some
  *
- * Besides slots nothing is given up here for a limit: budget/ changes the nodes and begins again.
+ * Besides slots nothing is given up here for a limit: budget/ changes the nodes and asks again. What was asked leaves its
+ * devices' form in c->phys, in the compilation's pool.
  */
 #ifndef GRAPH_COMPILE_BACKEND_BACKEND_H
 #define GRAPH_COMPILE_BACKEND_BACKEND_H
 
-#include "graph/compile/memory/offsets.h"
+#include "graph/compile/ir/ir.h"
 
-typedef struct backend {
-    compile *c;                    /* borrowed: it has the devices' form */
-    offsets offsets;
-    weir_plan *plan;               /* owned, until backend_plan() hands it out */
-    lives *known;                  /* owned: of that plan, with the slots that offsets were found for last */
-    bool over;                     /* set: it was given up as too large, rather than for an error */
-} backend;
+typedef enum backend_effort {
+    BACKEND_WHOLE,                 /* offsets are found as low as can be, and no slot is taken away */
+    BACKEND_HASTY                  /* offsets are found quickly, and slots are taken away, those whose loss costs the least first */
+} backend_effort;
 
-/* `hasty`: offsets are to be found quickly, rather than as low as can be. Ended by backend_end() in any case, before the
- * compilation's pool is freed. False: an error. */
-bool backend_begin(backend *b, compile *c, bool hasty);
-void backend_end(backend *b);
+typedef struct backend_outcome {
+    bool over;                     /* a device is over the limit, with as few slots as there can be if they may be taken away */
+    uint64_t bytes;                /* of the device that needs the most */
+    int device;                    /* which that is */
+} backend_outcome;
 
-/* False: an error. */
-bool backend_offsets(backend *b);
+/* What a plan would need. False: an error. */
+bool backend_try(compile *c, backend_effort effort, backend_outcome *o);
 
-/* Slots whose loss costs the least go first. False: an error, or, with b->over, there are none left that may go. */
-bool backend_fit(backend *b);
+/* The plan. NULL: an error, or, with o->over, it does not fit when it is live. */
+weir_plan *backend_plan(compile *c, backend_outcome *o);
 
-/* NULL: an error, or, with b->over, it does not fit when it is live. */
-weir_plan *backend_plan(backend *b);
-
-/* After backend_fit(): how many slots have been taken away; and whether micro-batches are under way because of a register: it is
- * saved by forward for a later phase. */
+/* How many slots have been taken away; and whether micro-batches are under way because of a register: it is saved by forward
+ * for a later phase. */
 int backend_slots_taken(const compile *c);
 bool backend_feeds_pipeline(const compile *c, const reg *r);
-
-/* Bytes of the device that the limit is about, and the most that one needs. */
-uint64_t backend_needs(const compile *c, int device);
-uint64_t backend_largest(const compile *c, int *device);
 
 /* Sets the error anew, behind the file and line of the call: for what has none of the user's. */
 void backend_blame_call(const compile *c, weir_status status);

@@ -3,7 +3,7 @@
  * A register that loses a slot is counted as if it shared no bytes, until offsets are found again: so fewer slots may be taken
  * than are needed, and then all is asked again.
  */
-#include "graph/compile/backend/backend.h"
+#include "graph/compile/backend/fit.h"
 
 #include "graph/compile/actors/hosts.h"
 
@@ -35,14 +35,14 @@ static bool lowers_better(const compile *c, const reg *a, const reg *b, uint64_t
 }
 
 /* Bytes that the limit is about. */
-uint64_t backend_needs(const compile *c, int device)
+static uint64_t device_needs(const compile *c, int device)
 {
     return c->phys.device.item[device].bytes + c->phys.device.item[device].arriving;
 }
 
 static bool is_over(const compile *c, int device)
 {
-    return device_is_limited(&c->phys.device.item[device]) && backend_needs(c, device) > c->memory_max;
+    return device_is_limited(&c->phys.device.item[device]) && device_needs(c, device) > c->memory_max;
 }
 
 /* The register that the device, which is `over` bytes too large, takes a slot from; NULL when none can lose one. */
@@ -88,7 +88,7 @@ static bool lower_device(compile *c, int device)
 {
     bool lowered = false;
     for (reg *r; is_over(c, device); lowered = true) {
-        uint64_t over = backend_needs(c, device) - c->memory_max;
+        uint64_t over = device_needs(c, device) - c->memory_max;
         if (!(r = reg_to_lower(c, device, over)))
             return lowered;
         reg_lower(c, r, over);
@@ -106,23 +106,22 @@ static bool lower_all(compile *c)
     return lowered;
 }
 
-bool backend_fit(backend *b)
+bool fit_lower(compile *c)
 {
-    compile *c = b->c;
-    for (bool lowered = true; lowered;) {
-        lowered = b->over = false;
-        if (!backend_offsets(b))
-            return false;
-        for (int d = 0; d < c->phys.device.count; d++)
-            if (is_over(c, d)) {
-                b->over = true;
-                lowered |= lower_device(c, d);
-            }
-        if (!b->over)
-            return true;
-        lowered = lowered || lower_all(c);
-    }
-    return false;
+    bool lowered = false;
+    for (int d = 0; d < c->phys.device.count; d++)
+        if (is_over(c, d))
+            lowered |= lower_device(c, d);
+    return lowered || lower_all(c);
+}
+
+backend_outcome fit_outcome(const compile *c)
+{
+    backend_outcome o = {.over = false};
+    for (int d = 0; d < c->phys.device.count; d++)
+        if (device_is_limited(&c->phys.device.item[d]) && device_needs(c, d) > o.bytes)
+            o = (backend_outcome){.over = is_over(c, d), .bytes = device_needs(c, d), .device = d};
+    return o;
 }
 
 int backend_slots_taken(const compile *c)
@@ -132,15 +131,4 @@ int backend_slots_taken(const compile *c)
         if (c->phys.reg.item[i].wanted > c->phys.reg.item[i].slots)
             taken += c->phys.reg.item[i].wanted - c->phys.reg.item[i].slots;
     return taken;
-}
-
-uint64_t backend_largest(const compile *c, int *device)
-{
-    uint64_t most = 0;
-    for (int d = 0; d < c->phys.device.count; d++)
-        if (device_is_limited(&c->phys.device.item[d]) && backend_needs(c, d) > most) {
-            most = backend_needs(c, d);
-            *device = d;
-        }
-    return most;
 }

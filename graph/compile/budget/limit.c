@@ -62,7 +62,7 @@ typedef struct search {
     recompute x;
     double step;                   /* seconds of a step, on one device */
     bool failed;                   /* an error is set */
-    bool over;                     /* the plan that was asked for last was given up as too large, rather than for an error */
+    backend_outcome of;            /* of the plan that was asked for last */
 } search;
 
 static double rung_seconds(const search *s, int at)
@@ -71,23 +71,19 @@ static double rung_seconds(const search *s, int at)
 }
 
 /* Lays the rung out, in the compilation's pool. */
-static bool lay_out(search *s, backend *b, int at, outcome *o)
+static bool lay_out(search *s, int at, outcome *o)
 {
-    int device;
-    if (!recompute_apply(&s->x, at) || !backend_begin(b, s->c, true))
+    backend_outcome of;
+    if (!recompute_apply(&s->x, at) || !backend_try(s->c, BACKEND_HASTY, &of))
         return false;
-    *o = (outcome){.rung = at, .fits = backend_fit(b)};
     double waits = slots_seconds(s->c, s->step);
-    o->bytes = backend_largest(s->c, &device);
-    o->slower = waits > 0;
-    o->seconds = rung_seconds(s, at) + waits;
-    return o->fits || b->over;
+    *o = (outcome){.rung = at, .fits = !of.over, .bytes = of.bytes, .slower = waits > 0, .seconds = rung_seconds(s, at) + waits};
+    return true;
 }
 
 /* The compilation is as the box pass left it again. */
-static void begin_again(search *s, backend *b)
+static void begin_again(search *s)
 {
-    backend_end(b);
     s->c->ir = s->x.base;
     s->c->phys = (phys){.first = NULL};
 }
@@ -96,13 +92,12 @@ static void begin_again(search *s, backend *b)
 static outcome try_rung(search *s, int at)
 {
     outcome o = {.rung = at};
-    backend b = {.c = s->c};
     pool kept = s->c->pool;
     s->c->pool = (pool){.head = NULL};
-    s->failed |= !lay_out(s, &b, at, &o);
+    s->failed |= !lay_out(s, at, &o);
     if (limit_heard && s->x.ladder.count) /* before that there is no count */
         limit_heard(at ? s->x.ladder.item[at - 1].needs : s->x.needs, o.bytes);
-    begin_again(s, &b);
+    begin_again(s);
     kept.failed |= s->c->pool.failed;
     pool_free(&s->c->pool);
     s->c->pool = kept;
@@ -195,13 +190,11 @@ static outcome best_of_grid(search *s)
 /* Whether nothing has to be given up. */
 static bool fits_whole(search *s)
 {
-    backend b;
-    int device;
-    s->failed |= !backend_begin(&b, s->c, false) || !backend_offsets(&b);
-    uint64_t bytes = s->failed ? 0 : backend_largest(s->c, &device);
-    bool fits = !s->failed && bytes <= s->c->memory_max;
-    s->c->whole = fits ? 0 : bytes;
-    begin_again(s, &b);
+    backend_outcome o = {.bytes = 0};
+    s->failed |= !backend_try(s->c, BACKEND_WHOLE, &o);
+    bool fits = !s->failed && !o.over;
+    s->c->whole = fits ? 0 : o.bytes;
+    begin_again(s);
     return fits;
 }
 
@@ -228,14 +221,11 @@ static outcome choose(search *s)
     return last.fits ? first_that(s, best.rung, last, does_fit) : best_of_grid(s);
 }
 
-/* The plan with the first `at` rungs; NULL: an error, or, with s->over, it does not fit when it is live. */
+/* The plan with the first `at` rungs; NULL: an error, or, with s->of.over, it does not fit when it is live. */
 static weir_plan *plan_of(search *s, int at)
 {
-    backend b = {.c = s->c};
-    weir_plan *plan = recompute_apply(&s->x, at) && backend_begin(&b, s->c, false) ? backend_plan(&b) : NULL;
-    s->over = b.over;
-    backend_end(&b);
-    return plan;
+    s->of = (backend_outcome){.over = false};
+    return recompute_apply(&s->x, at) ? backend_plan(s->c, &s->of) : NULL;
 }
 
 /* ---- when nothing fits ---- */
@@ -317,32 +307,29 @@ static const char *advice(const compile *c, char *list, size_t bytes)
     return list;
 }
 
-static void report(const compile *c, const weir_plan *plan, uint64_t asked)
+static void report(const compile *c, const weir_plan *plan, const backend_outcome *o, uint64_t asked)
 {
     char list[500] = "", help[300], needs[PLAN_TEXT_BYTES], more[PLAN_TEXT_BYTES];
-    int device = 0;
-    uint64_t bytes = backend_largest(c, &device);
-    const pdevice *d = &c->phys.device.item[device];
-    list_kinds(plan, device, list, sizeof list);
+    const pdevice *d = &c->phys.device.item[o->device];
+    list_kinds(plan, o->device, list, sizeof list);
     list_arriving(d, list, sizeof list);
     error_set(WEIR_E_MEMORY, "%s:%d: compile: %s:%d needs at least %s, %s more than the limit of %s: %s. The smallest "
               "limit that would do is %llu B. What may make it less: %s", c->opts.src.file, c->opts.src.line,
               device_kind_name(d->kind), d->index,
-              bytes_text(bytes, needs), bytes_text(bytes - asked, more), c->opts.memory, list,
-              (unsigned long long)bytes, advice(c, help, sizeof help));
+              bytes_text(o->bytes, needs), bytes_text(o->bytes - asked, more), c->opts.memory, list,
+              (unsigned long long)o->bytes, advice(c, help, sizeof help));
 }
 
 /* Says what would do: what the smallest rung needs at least. A plan is made of it, so that whoever asks for that gets
  * one. */
 static void refuse(search *s, int at)
 {
-    int device;
     uint64_t asked = s->c->memory_max;
-    s->c->memory_max = backend_largest(s->c, &device);
+    s->c->memory_max = s->of.bytes;
     weir_plan *plan = plan_of(s, at);
     if (plan)
-        report(s->c, plan, asked);
-    else if (s->over)
+        report(s->c, plan, &s->of, asked);
+    else if (s->of.over)
         error_set(WEIR_E_MEMORY, "%s:%d: compile: nothing that is live fits in %s", s->c->opts.src.file,
                   s->c->opts.src.line, s->c->opts.memory);
     weir_plan_free(plan);
@@ -358,7 +345,7 @@ weir_plan *limit_plan(compile *c)
     outcome taken = choose(&s);
     c->longer = s.step > 0 ? taken.seconds / s.step : 0;
     weir_plan *plan = s.failed ? NULL : plan_of(&s, taken.rung);
-    if (!plan && !s.failed && s.over)
+    if (!plan && !s.failed && s.of.over)
         refuse(&s, taken.rung);
     return plan;
 }

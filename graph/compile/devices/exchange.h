@@ -48,17 +48,7 @@ bool exchanges_settle(compile *c);
 bool collective_room(compile *c, pop *op, int gives, int takes);
 void collective_operand(compile *c, int id, bool input, int tensor, bool once);
 
-/* ---- several in one (merge.c) ---- */
-
-/* Whether two collectives are of the same devices, both move or both make the same kind of sum, and are small enough to be
- * one: bytes that a device gives, that it takes, operands. */
-bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max);
-
 /* The place of a pop among the members: both come by rising device. */
 int collective_member(const pcollective *of, int pop_id);
-
-/* Makes them one: what `b` moves is moved by `a`, whose members are in groups already; those of `b` are dead, and said to be
- * in the same groups. */
-void collectives_merge(compile *c, int a, int b);
 
 #endif

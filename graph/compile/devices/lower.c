@@ -15,7 +15,7 @@
 #include "graph/compile/devices/exchange.h"
 #include "graph/compile/devices/passes.h"
 #include "graph/compile/devices/sources.h"
-#include "graph/compile/sbp/sums.h"
+#include "graph/compile/devices/sums.h"
 #include "graph/compile/sbp/teams.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"

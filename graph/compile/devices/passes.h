@@ -14,4 +14,6 @@ bool pass_lower(compile *c);
  * many chunks. Tests shrink it; nothing else changes it. */
 extern uint64_t lower_chunk_bytes;
 
+verifier verify_calls; /* calls and shards know each other, and are on one device */
+
 #endif

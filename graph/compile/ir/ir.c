@@ -238,28 +238,3 @@ uint64_t shard_bytes(const ir_tensor *t, int at)
         count *= (uint64_t)part.count[d];
     return round_up(count * weir_dtype_bytes(t->type.dtype));
 }
-
-weir_sbp node_in_sbp(const ir_node *node, int i, int axis)
-{
-    return node->choice[axis] < 0 ? WEIR_AUTO : node->signature[node->choice[axis]].in[i];
-}
-
-weir_sbp node_out_sbp(const ir_node *node, int o, int axis)
-{
-    return node->choice[axis] < 0 ? WEIR_AUTO : node->signature[node->choice[axis]].out[o];
-}
-
-bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b)
-{
-    for (int axis = 0; axis < mesh->axes; axis++)
-        if (mesh->shape[axis] > 1 && a[axis] != b[axis])
-            return false;
-    return true;
-}
-
-int ptensor_real(const phys *p, int tensor)
-{
-    while (p->tensor.item[tensor].alias >= 0)
-        tensor = p->tensor.item[tensor].alias;
-    return tensor;
-}

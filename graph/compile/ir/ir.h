@@ -110,10 +110,22 @@ static inline int reg_writes(const compile *c, const reg *r)
 /* Fills behind[node] with the pipeline stages behind each forward node (slots.c). */
 void stages_behind(const compile *c, int *behind);
 /* The SBP that input i, output o of a node must have on `axis` by its choice. */
-weir_sbp node_in_sbp(const ir_node *node, int i, int axis);
-weir_sbp node_out_sbp(const ir_node *node, int o, int axis);
+static inline weir_sbp node_in_sbp(const ir_node *node, int i, int axis)
+{
+    return node->choice[axis] < 0 ? WEIR_AUTO : node->signature[node->choice[axis]].in[i];
+}
+static inline weir_sbp node_out_sbp(const ir_node *node, int o, int axis)
+{
+    return node->choice[axis] < 0 ? WEIR_AUTO : node->signature[node->choice[axis]].out[o];
+}
 /* Whether the two are the same layout: on an axis of one device everything is. */
-bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b);
+static inline bool sbp_equal(const weir_mesh *mesh, const weir_sbp *a, const weir_sbp *b)
+{
+    for (int axis = 0; axis < mesh->axes; axis++)
+        if (mesh->shape[axis] > 1 && a[axis] != b[axis])
+            return false;
+    return true;
+}
 static inline uint64_t round_up(uint64_t bytes)
 {
     return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -124,7 +136,12 @@ static inline int ptensor_at(const phys *p, int tensor, int at, int chunk)
     return p->first[tensor] + at * p->chunks[tensor] + chunk;
 }
 /* The ptensor behind its aliases. */
-int ptensor_real(const phys *p, int tensor);
+static inline int ptensor_real(const phys *p, int tensor)
+{
+    while (p->tensor.item[tensor].alias >= 0)
+        tensor = p->tensor.item[tensor].alias;
+    return tensor;
+}
 /* And what it is a part of, or itself: that is made, read and placed. */
 static inline int ptensor_whole(const phys *p, int tensor)
 {

@@ -13,4 +13,7 @@ bool pass_precision(compile *c);
 bool pass_casts(compile *c);
 bool pass_fold(compile *c);
 
+verifier verify_dtypes; /* what a node reads in has a dtype of the same kind */
+verifier verify_rules;  /* each node has signatures, the first of which is all B */
+
 #endif

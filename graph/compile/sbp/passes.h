@@ -11,4 +11,7 @@ extern const compile_pass conversion_passes[]; /* what lies otherwise than it is
 bool pass_shard(compile *c);
 bool pass_box(compile *c);
 
+verifier verify_layouts;     /* nodes have a signature, tensors what their maker makes, or their user fixed */
+verifier verify_conversions; /* an input lies as it is read */
+
 #endif

@@ -26,12 +26,8 @@ bool sum_first(const compile *c, const ir_tensor *t, const weir_mesh *mesh, cons
 /* Whether a conversion is such a sum, and which. */
 bool sum_is(const compile *c, const ir_tensor *from, const ir_tensor *to, plan_collective_kind *kind);
 
-/* Makes the pops of such a node (node->sum), one per device of its mesh, and the collectives that they are members of. False: no
- * memory. */
-bool sum_lower(compile *c, int n);
-
-/* Marks the node's pops dead, of which `last` is the last one, but for those of groups somebody needs the sum of; what those
- * add is used, too. Returns the first of the pops. */
-int sum_sweep(compile *c, int last, bool *used);
+/* The axis that it adds along, and how far apart on the mesh devices are that are next to each other on an axis. */
+int sum_axis(const ir_tensor *from, const ir_tensor *to);
+int sum_stride(const weir_mesh *mesh, int axis);
 
 #endif

@@ -1,6 +1,6 @@
 /* tests/graph/compile/test_hosts.c: how many slots a link between hosts asks for, of whom it does not, what a limit takes
  * away again, and that no bit changes. */
-#include "graph/compile/actors/hosts.h"
+#include "graph/compile/options.h"
 #include "graph/plan/form/plan.h"
 #include "tests/support/learner.h"
 

@@ -1,7 +1,7 @@
-/* graph/compile/devices/merge.c: collectives that become one; see exchange.h. */
+/* graph/compile/actors/merge.c: see the header. */
+#include "graph/compile/actors/merge.h"
 #include "graph/compile/devices/exchange.h"
 
-#include <assert.h>
 #include <string.h>
 
 bool collectives_fit(const compile *c, int a, int b, uint64_t bytes_max)
@@ -60,20 +60,6 @@ static void member_merge(compile *c, int to_id, int from_id, bool sum)
     operands_append(c, to_id, from_id, sum);
     from->dead = true;
     from->group = to->group;
-}
-
-int collective_member(const pcollective *of, int pop_id)
-{
-    int first = 0, last = of->members.count - 1;
-    while (first < last) {
-        int middle = first + (last - first) / 2;
-        if (of->members.item[middle] < pop_id)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    assert(of->members.item[first] == pop_id);
-    return first;
 }
 
 void collectives_merge(compile *c, int a, int b)
