@@ -4,7 +4,6 @@
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -401,18 +400,4 @@ bool exchanges_settle(compile *c)
         if (c->phys.collective.item[k].sum == NONE)
             operands_list(c, &c->phys.collective.item[k]);
     return !c->pool.failed;
-}
-
-int collective_member(const pcollective *of, int pop_id)
-{
-    int first = 0, last = of->members.count - 1;
-    while (first < last) {
-        int middle = first + (last - first) / 2;
-        if (of->members.item[middle] < pop_id)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    assert(of->members.item[first] == pop_id);
-    return first;
 }

@@ -20,6 +20,8 @@
 
 #include "graph/compile/devices/sources.h"
 
+#include <assert.h>
+
 typedef struct exchanging {        /* the conversion that is being lowered */
     compile *c;
     sources *sources;
@@ -49,6 +51,18 @@ bool collective_room(compile *c, pop *op, int gives, int takes);
 void collective_operand(compile *c, int id, bool input, int tensor, bool once);
 
 /* The place of a pop among the members: both come by rising device. */
-int collective_member(const pcollective *of, int pop_id);
+static inline int collective_member(const pcollective *of, int pop_id)
+{
+    int first = 0, last = of->members.count - 1;
+    while (first < last) {
+        int middle = first + (last - first) / 2;
+        if (of->members.item[middle] < pop_id)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    assert(of->members.item[first] == pop_id);
+    return first;
+}
 
 #endif
