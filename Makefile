@@ -64,7 +64,7 @@ SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 ONE_THREAD := $(if $(filter thread,$(SAN)),test_keys test_large $(notdir $(basename \
                 $(shell grep -LE 'pthread_create|weir_session|run_plan|card_open' tests/kernels/test_*.c))))
 SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults test_guide) $(ONE_THREAD),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
-AGAIN      := attention box class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
+AGAIN      := attention box box_in_place class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) transport/ucx/% kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
@@ -428,7 +428,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
-$(OUT)/tests/test_apps $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_launch_hosts \
+$(OUT)/tests/test_apps $(OUT)/tests/test_bench $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_launch_hosts \
 $(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_install $(OUT)/tests/test_guide $(OUT)/tests/test_cuda_devices \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install $(OUT)/tests/test_guide: | $(SHARED)

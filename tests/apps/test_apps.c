@@ -6,11 +6,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <weir/weir.h>
 
 #define OUTPUT_BYTES (1 << 20)
@@ -250,15 +246,6 @@ static char *read_log(const char *name, const char *items, int steps, double *lo
     return line;
 }
 
-static double member(const char *json, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, "\"%s\": ", name);
-    const char *at = strstr(json, key);
-    cr_assert(at, "no %s in %s", name, json);
-    return strtod(at + strlen(key), NULL);
-}
-
 Test(apps, digits_log_has_a_line_per_step_and_a_summary)
 {
     char *output = new_output(), *summary;
@@ -270,10 +257,10 @@ Test(apps, digits_log_has_a_line_per_step_and_a_summary)
     summary = read_log("log", "samples", 30, loss);
     cr_expect(json_valid(summary), "%s", summary);
     cr_expect(loss[29] < loss[0], "loss went from %g to %g", loss[0], loss[29]);
-    cr_expect(member(summary, "planned_bytes") == member(summary, "arena_bytes"), "%s", summary);
-    cr_expect(member(summary, "peak_rss_bytes") > member(summary, "planned_bytes"), "%s", summary);
-    cr_expect(member(summary, "seconds_per_step") > 0, "%s", summary);
-    double busy = member(summary, "cpu:0"), accuracy = member(summary, "test_accuracy");
+    cr_expect(json_member(summary, "planned_bytes") == json_member(summary, "arena_bytes"), "%s", summary);
+    cr_expect(json_member(summary, "peak_rss_bytes") > json_member(summary, "planned_bytes"), "%s", summary);
+    cr_expect(json_member(summary, "seconds_per_step") > 0, "%s", summary);
+    double busy = json_member(summary, "cpu:0"), accuracy = json_member(summary, "test_accuracy");
     cr_expect(busy > 0 && busy <= 1, "%s", summary);
     cr_expect(accuracy > 0.3 && accuracy <= 1, "%s", summary);
     free(summary);
@@ -332,9 +319,9 @@ static void gpt_keeps_a_limit(const char *precision)
     must_run(command, output);
     char *small = read_log("small", "tokens", 2, loss);
     cr_expect(loss[0] == want[0] && loss[1] == want[1], "%.9g %.9g", loss[0], loss[1]);
-    cr_expect(member(small, "planned_bytes") <= (double)limit, "%s", small);
-    cr_expect(member(small, "planned_bytes") < member(whole, "planned_bytes") / 2, "%s", small);
-    cr_expect(member(small, "peak_rss_bytes") < (double)limit + OTHER, "%s", small);
+    cr_expect(json_member(small, "planned_bytes") <= (double)limit, "%s", small);
+    cr_expect(json_member(small, "planned_bytes") < json_member(whole, "planned_bytes") / 2, "%s", small);
+    cr_expect(json_member(small, "peak_rss_bytes") < (double)limit + OTHER, "%s", small);
     free(whole), free(small);
     free(output);
 }
@@ -421,7 +408,7 @@ Test(apps, gpt_finds_its_loss_on_held_out_text_as_it_trains)
     }
     fclose(log);
     must_run("grep summary $T/log", output);
-    cr_expect_eq(member(output, "validation_loss"), loss[2], "%s", output);
+    cr_expect_eq(json_member(output, "validation_loss"), loss[2], "%s", output);
 
     must_run(TINY_GPT " --steps 5 --validate LICENSE --log $T/log 2>&1", output);
     cr_expect(strstr(output, "validation loss "), "%s", output);
@@ -441,7 +428,7 @@ Test(apps, a_saved_plan_is_checked_shown_and_run_by_weir)
     must_run(TINY_GPT " --dp 2 --micro 2 --steps 12 --plan $T/plan --log $T/log --trace $T/trace 2>&1", output);
     summary = read_log("log", "tokens", 12, loss);
     cr_expect(loss[11] < loss[0] - 0.1, "loss went from %g to %g", loss[0], loss[11]);
-    cr_expect(member(summary, "cpu:1") > 0, "%s", summary);
+    cr_expect(json_member(summary, "cpu:1") > 0, "%s", summary);
     must_run("cat $T/trace", output);
     cr_expect(json_valid(output), "the trace is no JSON");
 
@@ -603,182 +590,3 @@ Test(apps, the_event_loop_takes_lines_and_gives_their_values)
     cr_expect(!strcmp(output, "3.5\n6.5\n9.5\n12.5\n15.5\n18.5\n21.5\n24.5\n"), "%s", output);
     free(output);
 }
-
-/* ---- benchmarks ---- */
-
-Test(apps, bench_place_packs_a_file)
-{
-    char *output = new_output();
-    must_run("{ printf 'id,lower,upper,size\\r\\nb1,0,3,4\\r\\nb2,3,9,4\\nb3,0,9,4\\n\\n';"
-             "printf 'b4,9,21,4\\nb5,0,21,4'; } >$T/five.csv; " APPS_BIN "/weir bench place $T/five.csv --json", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(member(output, "height"), 12, "%s", output);
-    cr_expect_eq(member(output, "lower_bound"), 12, "%s", output);
-    cr_expect_eq(member(output, "gap_percent"), 0, "%s", output);
-    must_run("echo id,lower,upper,size >$T/none.csv; " APPS_BIN "/weir bench place $T/none.csv", output);
-    cr_expect(strstr(output, "height                         0\n"), "%s", output);
-    free(output);
-}
-
-Test(apps, only_bench_gpt_maps_openblas_and_onednn)
-{
-    char *output = new_output();
-    must_run(APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 8 --batch 4 "
-             "--steps 1 --plan $T/plan >/dev/null 2>&1; { export LD_DEBUG=libs; for verb in \"show $T/plan\" \"check $T/plan\" "
-             "devices --version \"launch -n 1 -- true\" \"checkpoint ls $T\" \"keygen $T/key\" \"bench nothing\" "
-             "\"bench scale --quick --devices 2\"; do " APPS_BIN "/weir $verb; done } >$T/all 2>&1; unset LD_DEBUG; grep -c "
-             "'calling init.*libzmq' $T/all; grep -cE 'openblas|dnnl|gomp' $T/all || true", output);
-    cr_expect_str_eq(output, "9\n0\n");
-    free(output);
-}
-
-Test(apps, bench_gpt_without_openblas_names_the_package_that_has_it)
-{
-    char *output = new_output();
-    must_run(": >$T/libopenblas.so.0; ! LD_LIBRARY_PATH=$T " APPS_BIN "/weir bench gpt --quick 2>&1", output);
-    cr_expect(strstr(output, "weir bench: gpt compares with OpenBLAS, which cannot be loaded: ") &&
-              strstr(output, "; Debian's package libopenblas0 has it"), "%s", output);
-    free(output);
-}
-
-Test(apps, bench_scale_compiles_a_plan_of_each_size)
-{
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench scale --json --quick --devices 16", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect(strstr(output, "{\"plans\": [{\"layers\": 4, \"dp\": 8, \"tp\": 1, \"pp\": 1, \"devices\": 8, "), "%s",
-              output);
-    cr_expect_eq(json_count(output, "\"plan_bytes\": "), 2, "%s", output);
-    cr_expect(strstr(output, "\"devices\": 16, "), "%s", output);
-    must_run(APPS_BIN "/weir bench scale --json --quick --layers 3 --dp 2 --tp 2 --pp 3", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(member(output, "devices"), 12, "%s", output);
-    cr_expect(member(output, "compile_s") > 0, "%s", output);
-    cr_expect(member(output, "ports") > 0 && member(output, "plan_bytes") > member(output, "ports"), "%s", output);
-    must_run(APPS_BIN "/weir bench scale --quick --dp 2", output);
-    cr_expect(strstr(output, "layers dp x tp x pp devices"), "%s", output);
-    free(output);
-}
-
-/* ---- benchmarks that fork ---- */
-
-/* All that the list names is there, and took some time. */
-static void measures(const char *json, const char *const *names)
-{
-    for (; *names; names++)
-        cr_expect(member(json, *names) > 0, "%s in %s", *names, json);
-}
-
-Test(apps, bench_link_measures_a_register_beside_what_the_machine_can_do)
-{
-    static const char *const names[] = {"ring_ns", "shm_ns", "shm_read_ns", "copy_ns", "shm_of_ring", "socket_ns",
-                                        "spin_ns", "zmq_ns", "tcp_ns", "tcp_key_ns", "socket_stream_ns", "spin_stream_ns",
-                                        "zmq_stream_ns", "tcp_stream_ns", "tcp_key_stream_ns", "tcp_of_socket",
-                                        "tcp_key_of_socket", "tcp_of_zmq", "tcp_key_of_zmq", "tcp_stream_of_socket",
-                                        "tcp_key_stream_of_socket", "tcp_stream_of_zmq", "tcp_key_stream_of_zmq", NULL};
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench link --json --quick", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(json_count(output, "\"bytes\": "), 4);
-    measures(output, names);
-    free(output);
-}
-
-/* Of one round a ratio is that of its times. */
-static void is_ratio(const char *json, const char *name, const char *one, const char *other)
-{
-    const double ratio = member(json, one) / member(json, other);
-    cr_expect_float_eq(member(json, name), ratio, 1e-3 + 1e-2 * ratio, "%s in %s", name, json);
-}
-
-/* The size is rounded up, as slots are. */
-Test(apps, bench_link_measures_one_size_over_one_way)
-{
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench link --json --quick --tcp --bytes 1000", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(json_count(output, "\"bytes\": "), 1, "%s", output);
-    cr_expect_eq(member(output, "bytes"), 1024, "%s", output);
-    cr_expect(!strstr(output, "shm") && !strstr(output, "ring") && !strstr(output, "copy"), "%s", output);
-    is_ratio(output, "tcp_key_of_socket", "socket_ns", "tcp_key_ns");
-    is_ratio(output, "tcp_stream_of_zmq", "zmq_stream_ns", "tcp_stream_ns");
-    is_ratio(output, "tcp_key_stream_of_socket", "socket_stream_ns", "tcp_key_stream_ns");
-    must_run(APPS_BIN "/weir bench link --quick --shm --bytes 64", output);
-    cr_expect(strstr(output, "64 B\nspinning ring ") && strstr(output, "shm_of_ring") && !strstr(output, "TCP"), "%s",
-              output);
-    free(output);
-}
-
-Test(apps, bench_allreduce_measures_one_size_over_sockets)
-{
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench allreduce --json --quick --tcp --ranks 3 --bytes 40000", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(json_count(output, "\"bytes\": "), 1, "%s", output);
-    cr_expect_eq(member(output, "bytes"), 40000, "%s", output);
-    cr_expect(!strstr(output, "shm") && !strstr(output, "\"bare_us\""), "%s", output);
-    is_ratio(output, "tcp_of_bare", "tcp_us", "bare_tcp_us");
-    is_ratio(output, "tcp_key_of_bare", "tcp_key_us", "bare_tcp_us");
-    free(output);
-}
-
-#if EFFORT(1, 0, 0)
-Test(apps, bench_loop_measures_from_push_to_pull)
-{
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench loop --json --quick", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_gt(member(output, "pull_us"), 0, "%s", output);
-    cr_expect_gt(member(output, "fd_us"), 0, "%s", output);
-    cr_expect_geq(member(output, "fd_p99_us"), member(output, "fd_us"), "%s", output);
-    cr_expect_gt(member(output, "sink_us"), 0, "%s", output);
-    cr_expect_gt(member(output, "echo_us"), 0, "%s", output);
-    free(output);
-}
-
-Test(apps, bench_save_measures_a_checkpoint_beside_the_disk)
-{
-    static const char *const names[] = {"bytes",         "step_ms", "copy_ms",       "written_ms",   "save_ms",
-                                        "save_mb_per_s", "disk_ms", "disk_mb_per_s", "save_of_disk", NULL};
-    char *output = new_output();
-    must_run("TMPDIR=$T " APPS_BIN "/weir bench save --json --quick", output);
-    cr_expect(json_valid(output), "%s", output);
-    measures(output, names);
-    must_run("ls $T", output);
-    cr_expect_str_eq(output, "");
-    free(output);
-}
-#endif
-
-Test(apps, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
-{
-    static const char *const names[] = {"chain8_1w_ns", "raw_chain8_1w_ns", "chain8_2w_ns", "pingpong_ns",
-                                        "raw_pingpong_ns", "chain8_1us_ns", "chain8_200us_ns", "fan2_ns", "raw_fan2_ns",
-                                        "fan2_uneven_ns", "stencil_ns", "raw_stencil_ns", "fan4_50us_ns",
-                                        "raw_fan4_50us_ns", "raw_handoff_ns", NULL};
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench actors --json --quick", output);
-    cr_expect(json_valid(output), "%s", output);
-    measures(output, names);
-    cr_expect(member(output, "fan4_50us_ns") >= 2 * 50000, "faster than its kernels: %s", output);
-    cr_expect(member(output, "chain8_200us_ns") >= 200000 / 2.0, "faster than its kernels: %s", output);
-    must_run(APPS_BIN "/weir bench --help", output);
-    for (int i = 0; names[i]; i++)
-        cr_expect(!strncmp(names[i], "raw_", 4) || strstr(output, names[i]), "--help does not name %s", names[i]);
-    free(output);
-}
-
-#if EFFORT(1, 1, 0) /* a quarter of a minute there, and the sums are those of test_ranks */
-Test(apps, bench_allreduce_measures_a_sum_beside_a_bare_loop)
-{
-    static const char *const names[] = {"ranks",       "bare_us", "shm_us",        "shm_steady_us",
-                                        "bare_tcp_us", "tcp_us",  "tcp_steady_us", "tcp_key_us",
-                                        "shm_of_bare", "tcp_of_bare", "tcp_key_of_bare", NULL};
-    char *output = new_output();
-    must_run(APPS_BIN "/weir bench allreduce --json --quick", output);
-    cr_expect(json_valid(output), "%s", output);
-    cr_expect_eq(json_count(output, "\"bytes\": "), 6);
-    measures(output, names);
-    free(output);
-}
-#endif

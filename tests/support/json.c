@@ -4,6 +4,7 @@
 
 #include "graph/base/locale.h"
 
+#include <criterion/criterion.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,4 +116,13 @@ char *json_read(const char *path)
         abort();
     fclose(file);
     return text;
+}
+
+double json_member(const char *text, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\": ", name);
+    const char *at = strstr(text, key);
+    cr_assert(at, "no %s in %s", name, text);
+    return strtod(at + strlen(key), NULL);
 }

@@ -13,4 +13,7 @@ bool json_valid(const char *text);
 /* How often `part` occurs in the text. */
 int json_count(const char *text, const char *part);
 
+/* The number behind the first `"name": `; fails the test when there is none. */
+double json_member(const char *text, const char *name);
+
 #endif
