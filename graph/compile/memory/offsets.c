@@ -19,9 +19,6 @@
 #include <string.h>
 
 enum { SMALL = 16, SMALLS = 12 };
-/* Of an arena without windows, where there is no limit: the share that they may add, and that which makes them the main
- * thing. */
-enum { WINDOWS_COST = 32, WINDOWS_MAIN = 4 };
 bool offsets_share = true;
 
 /* ---- what there is on each device ---- */
@@ -238,13 +235,11 @@ static uint64_t guest_bytes(const arena *a)
 }
 
 /* What the arena may take with windows. What has guests is needed for longer, which can make it larger. Where there is no
- * limit, what is not copied is worth a small share of it; or, where that is a good part of all there is, its own bytes. */
+ * limit, and they are a good part of all there is, what is not copied is worth its own bytes. */
 static uint64_t most_with_windows(const arena *a, uint64_t without)
 {
-    uint64_t share = without / WINDOWS_COST, guests = guest_bytes(a);
-    if (a->c->memory_max != UINT64_MAX)
-        return without;
-    return without + (guests > share && guests >= without / WINDOWS_MAIN ? guests : share);
+    uint64_t guests = guest_bytes(a);
+    return a->c->memory_max == UINT64_MAX && guests >= without / 4 ? without + guests : without;
 }
 
 static bool place_with_windows(arena *a)

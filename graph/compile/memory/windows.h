@@ -17,7 +17,7 @@
  *     --layers 8 --dim 512 --heads 8 --dp 4 --batch 8       bytes +  4.0 %
  *     --layers 12 --dim 768 --heads 12 --dp 8 --batch 8     bytes +  2.1 %
  *     --layers 2 --dim 512 --heads 8 --dp 2 --batch 2 --seq 16               14.5 ms -> 15.7 ms
- *     --layers 4 --tp 2                                     bytes -  1.3 %   35.1 ms -> 35.1 ms
+ *     --layers 4 --tp 2                                     bytes -  1.3 %   35.1 ms -> 35.0 ms
  *     others of dp, tp, pp, --zero, --bf16, up to 8 devices bytes alike, within 0.4 %
  */
 #ifndef GRAPH_COMPILE_MEMORY_WINDOWS_H
