@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What stands between the two is C's, also for a C++ program, and is what the library shows of itself. */
+/* Code between the two macros is C, in a C++ program too, and is all that the library exports. */
 #ifdef __cplusplus
 #define WEIR_C_BEGIN extern "C" { _Pragma("GCC visibility push(default)")
 #define WEIR_C_END _Pragma("GCC visibility pop") }
@@ -31,8 +31,8 @@
 
 WEIR_C_BEGIN
 
-/* This header's version; and that of the library that runs ("0.1.0"; static storage). What was compiled with one header
- * runs with each shared library of the same name, libweir.so.1. */
+/* This header's version; and that of the library that runs ("0.1.0"; static storage). A program that was compiled with one
+ * header runs with each shared library of the same name, libweir.so.1. */
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
@@ -70,8 +70,8 @@ typedef enum weir_status {
 /* The name of a status ("E_PLAN"); never NULL, static storage. */
 const char *weir_status_name(weir_status status);
 
-/* What went wrong in this thread's last failing call; "" if none has. Owned by the library, valid until the thread's
- * next failing call. */
+/* The reason of this thread's last failing call; "" if none has. Owned by the library, valid until the thread's next failing
+ * call. */
 const char *weir_error(void);
 
 /* A place in the user's program, WEIR_HERE. `file` is borrowed and must outlive the graph (a string literal does). */
@@ -127,8 +127,8 @@ enum {
 #define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
 
 /* An option that is left out is 0, and takes the default that its comment says. This is the number 0 for one with
- * another default: .lr = WEIR_ZERO. Of a computed value: .lr = rate ? rate : WEIR_ZERO. (It is the negative zero, which
- * equals 0 and can be told from it.) */
+ * another default: .lr = WEIR_ZERO. For a computed value, write .lr = rate ? rate : WEIR_ZERO. (It is the negative zero,
+ * which equals 0 and can be told from it.) */
 #define WEIR_ZERO (-0.0)
 
 /* The value of such an option: `fallback` when it was left out. For DSL functions of one's own. */
@@ -152,9 +152,9 @@ typedef struct weir_array {
 } weir_array;
 
 /* A shard in weir's memory, as a kernel, a source or a sink sees it. `shape` is what lies at `data`; `offset` is the
- * index of its first element in the logical tensor, whose shape is `global`. Of a value that varies in size (weir_out in
- * <weir/graph.h>) `shape` is the most that there may be, and *length rows of it, which are all dimensions but the first,
- * are there: who makes it writes that, who reads it reads that. Borrowed for the call. */
+ * index of its first element in the logical tensor, whose shape is `global`. If the size varies (weir_out in <weir/graph.h>),
+ * `shape` is the most that there may be, and *length rows of it (all dimensions but the first) are there: who makes it writes
+ * that, who reads it reads that. Borrowed for the call. */
 typedef struct weir_view {
     void *data;
     weir_dtype dtype;

@@ -21,8 +21,8 @@
  *
  * Files are not trusted: whatever is in them, a call returns an error that names file and tensor, or what was stored.
  *
- * An open checkpoint, or a writer, belongs to one thread at a time; different ones to any. What is opened may be
- * removed meanwhile (a trainer that keeps the last three does): reading then fails, naming the file.
+ * An open checkpoint, or a writer, belongs to one thread at a time; different ones to any. An open checkpoint may be removed
+ * meanwhile (a trainer that keeps the last three does): reading then fails, naming the file.
  */
 #ifndef WEIR_CHECKPOINT_H
 #define WEIR_CHECKPOINT_H
@@ -33,7 +33,7 @@ WEIR_C_BEGIN
 
 typedef struct weir_checkpoint weir_checkpoint;
 
-/* What a checkpoint says of itself. Texts are owned by the checkpoint. */
+/* The facts that a checkpoint holds about itself. Texts are owned by the checkpoint. */
 typedef struct weir_checkpoint_info {
     const char *path;     /* of the folder, or the .safetensors file: "runs/a/step-00000100" */
     int64_t step;         /* steps done; -1: it does not say */

@@ -64,8 +64,8 @@
  * as they are.
  *
  * In a session of several ranks all of them make the same calls in the same order: runs, read, write, push, pull.
- * What a rank pushes for an input that lives on another is checked and dropped; a pull gives every rank the value (but
- * for ranks that own no device of the plan, which pull nothing). What a rank has not pulled when it closes is dropped.
+ * A value that a rank pushes for an input on another rank is checked and dropped; a pull gives every rank the value (but for
+ * ranks that own no device of the plan, which pull nothing). Values that a rank has not pulled when it closes are dropped.
  */
 #ifndef WEIR_CLUSTER_H
 #define WEIR_CLUSTER_H
@@ -74,7 +74,7 @@
 
 WEIR_C_BEGIN
 
-/* What the environment says of this process: its rank, of how many. 0 and 1 when it says nothing, or nonsense (which
+/* This process in the environment: its rank, of how many. 0 and 1 when it says nothing, or nonsense (which
  * weir_session_open() reports). */
 int weir_rank(void);
 int weir_world_size(void);

@@ -57,8 +57,8 @@ int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
 /* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
  * names, joined by '/'. "%d" in the name is replaced by the number .index: WEIR_ON(m, .name = "h%d", .index = i). C takes it without `.index =`.
- * What is built there is of the mesh's graph, or of one that is made there.
- * `break`, `continue` and `return` leave the scope as they should. */
+ * Tensors built there belong to the mesh's graph, or to one that is made there. `break`, `continue` and `return` leave the
+ * scope as they should. */
 typedef struct weir_scope_opts {
     size_t size;
     weir_src src;
@@ -99,9 +99,9 @@ typedef struct weir_program_opts {
     bool train; /* it trains, as "main" does: weir_dropout drops, weir_train() may be called [it does not] */
 } weir_program_opts;
 
-/* What is built from here on belongs to the program `name`, up to another call or the end of the scope that the call is
- * in; before the first one to "main". A run runs one program (.program of weir_session_run); all of them share the
- * graph's parameters and states, and nothing else:
+/* Everything built from here on belongs to the program `name`, up to another call or the end of the scope that the call is
+ * in; before the first one to "main". A run runs one program (.program of weir_session_run); all of them share the graph's
+ * parameters and states, and nothing else:
  *
  *     weir_tensor *loss = model(g);                 // weir_input(.name = "tokens"), weir_param(.name = "w"), ...
  *     weir_train(loss, weir_adamw());
@@ -113,8 +113,8 @@ typedef struct weir_program_opts {
  * a program's other names may be that of another program, too: what a program other than main builds is known outside
  * as "eval/loss". So that is what to push, pull and bind.
  *
- * A program that uses another's value reads it as the other's last step left it. What one changes (a parameter that it
- * trains, a state that it sets) no other can change. */
+ * A program that uses another's value reads it as the other's last step left it. No two programs change the same thing (a
+ * parameter that one trains, a state that one sets). */
 #define weir_graph_program(graph, name, ...) \
     weir_graph_program_at(graph, name, WEIR_OPTS(weir_program_opts, __VA_ARGS__))
 void weir_graph_program_at(weir_graph *graph, const char *name, const weir_program_opts *opts);
@@ -235,8 +235,8 @@ typedef struct weir_state_opts {
     weir_state_at(graph, dtype, WEIR_OPTS(weir_state_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *opts);
 
-/* What the step that comes .delay steps later reads: `value`, of the state's dtype and shape, which must exist once a
- * step. Once for each state. */
+/* Gives the state what the step that comes .delay steps later reads: `value`, of the state's dtype and shape, which must
+ * exist once a step. Once for each state. */
 #define weir_state_set(state, value) weir_state_set_at(state, value, WEIR_HERE)
 void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src);
 
@@ -296,7 +296,7 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src);
 
 /* An output of weir_call_many(). One that varies has from call to call another number of rows, from 0 to shape[0]: the
  * function writes it to *length of the view, where it finds 0. Calls that read the value, and sinks, find it there; no
- * other op takes such a value. Of the 8 outputs it counts as two. */
+ * other op takes such a value. It counts as two of the 8 outputs. */
 typedef struct weir_out {
     weir_dtype dtype;
     int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
@@ -316,7 +316,7 @@ typedef struct weir_call_opts {
     weir_out out[WEIR_CALL_OUT_MAX]; /* of weir_call_many(); ends at the first without a dtype */
     weir_sbp in_sbp[WEIR_CALL_IN_MAX][WEIR_AXES_MAX]; /* if any SBP is given, of an input or an output, the function is
                                     called on every device of the mesh, with its part of each input, for its part of each
-                                    output, or its term (P); what is left out is B. What varies is B */
+                                    output, or its term (P); what is left out is B. A value that varies is B */
     void *ctx;                   /* args->host of the call */
     weir_open_fn open;           /* makes args->host_state, for each session anew [none: it is NULL] */
     weir_close_fn close;
@@ -334,7 +334,7 @@ typedef struct weir_call_opts {
  *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine)
  *
  * The function may wait, as a source may. Without inputs ({NULL}) it is a source: called ahead by a value or two, and
- * WEIR_END from it ends the run as there. What it hands to another queue, and reads of one, has two slots unless
+ * WEIR_END from it ends the run as there. A register that it hands to another queue, or reads of one, has two slots unless
  * weir_slots() says otherwise: so two calls on two queues work at the same time on two values. */
 #define weir_call(fn, ...) weir_call_at(fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
 weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *opts);

@@ -25,9 +25,9 @@
  * A kernel runs on a worker thread and must not block, allocate, print, or keep state outside its arguments. Same
  * arguments, same bits. It may be called for a shard that is empty (a dimension of 0).
  *
- * An op that is there for what it does rather than for what it makes says `effect`. What it keeps from call to call, a
- * file or a table, it makes in `open`: once for each of its calls in a plan and each session, so that neither two
- * sessions nor two devices share it. `open` and `close` may wait, allocate and fail.
+ * An op that is there for what it does rather than for what it makes says `effect`. It makes in `open` what it keeps from
+ * call to call, as a file or a table: once for each of its calls in a plan and each session, so that neither two sessions nor
+ * two devices share it. `open` and `close` may wait, allocate and fail.
  */
 #ifndef WEIR_OP_H
 #define WEIR_OP_H
@@ -67,8 +67,8 @@ typedef struct weir_field {
     bool real; /* double rather than int64_t */
 } weir_field; /* WEIR_FIELD_INT(type, member), WEIR_FIELD_REAL(type, member) */
 
-/* What the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical in
- * infer and signatures, local in fits, cost, workspace and states. All borrowed. */
+/* The arguments that the rules are asked about. In `infer` out[] is to be filled; elsewhere it is filled. Shapes are logical
+ * in infer and signatures, local in fits, cost, workspace and states. All borrowed. */
 typedef struct weir_op_args {
     const weir_op *op;
     const weir_type *in;
@@ -114,16 +114,17 @@ typedef struct weir_grad_args {
     weir_tensor **din;
 } weir_grad_args;
 
-/* What a device that runs ahead knows of the call when it gets there: the members of weir_kernel_args of the same names. */
+/* The clock of the call, as a device that runs ahead reads it when it gets there: the members of weir_kernel_args of the same
+ * names. */
 typedef struct weir_clock {
     int64_t firing, step, micro;
 } weir_clock;
 
-/* What a kernel of a device that runs ahead says of a value that it cannot take: an id beyond a table. It can fail the
- * call no more, so it goes on with something harmless (of floats, NaN) and writes here, and the session fails before
- * anything that came of it is told to anybody. To say it: `call` becomes args->call by compare-and-swap, if it is 0; if it
- * is args->call then, `least` becomes the minimum of itself and at << 32 | (uint32_t)value, where the value was found in
- * element `at` of an input (beyond 2^32 - 1: that). What order threads come in changes nothing of it. */
+/* A device that runs ahead notes here that a kernel met a value that it cannot take: an id beyond a table. It can fail the
+ * call no more, so it goes on with something harmless (of floats, NaN) and writes here, and the session fails before anything
+ * that came of it is told to anybody. To say it: `call` becomes args->call by compare-and-swap, if it is 0; if it is
+ * args->call then, `least` becomes the minimum of itself and at << 32 | (uint32_t)value, where the value was found in element
+ * `at` of an input (beyond 2^32 - 1: that). The order of threads changes nothing of it. */
 typedef struct weir_refusal {
     uint64_t call;  /* 0: nothing was said */
     uint64_t least; /* UINT64_MAX then */
@@ -160,19 +161,19 @@ typedef struct weir_kernel_args {
 
 typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
 
-/* What a function keeps between its calls. open is called by the thread that opens a session, before anything is fired,
- * once for each call that this process makes: `args` is that call, with types, attributes, `key` and `host`, but no
- * view has data. It writes what is to become args->host_state to *state (which is NULL). Anything but WEIR_OK fails
- * weir_session_open() with that status, the user's file and line, and the sentence in args->error. close is called once
- * for each open that returned WEIR_OK, by the thread that closes the session or fails to open it, after the last firing,
- * in the reverse order, whether the session has failed or not. `host` is args->host. Neither may call functions of that
- * session. */
+/* Make and close the state that a function keeps between its calls. open is called by the thread that opens a session, before
+ * anything is fired, once for each call that this process makes: `args` is that call, with types, attributes, `key` and
+ * `host`, but no view has data. It writes what is to become args->host_state to *state (which is NULL). Anything but WEIR_OK
+ * fails weir_session_open() with that status, the user's file and line, and the sentence in args->error. close is called once
+ * for each open that returned WEIR_OK, by the thread that closes the session or fails to open it, after the last firing, in
+ * the reverse order, whether the session has failed or not. `host` is args->host. Neither may call functions of that session.
+ * */
 typedef weir_status (*weir_open_fn)(const weir_kernel_args *args, void **state);
 typedef void (*weir_close_fn)(void *host, void *state);
 
-/* What an op does in a graph that is compiled for half precision (.precision of weir_compile). Where it computes in half,
- * its f32 inputs are read in half, but for those named by `full_in`, and `infer`, asked about these, says which outputs
- * are half then: a product's, but not the gradient of a weight. Where infer refuses, it computes in f32. */
+/* The dtypes of an op in a graph that is compiled for half precision (.precision of weir_compile). Where it computes in half,
+ * its f32 inputs are read in half, but for those named by `full_in`, and `infer`, asked about these, says which outputs are
+ * half then: a product's, but not the gradient of a weight. Where infer refuses, it computes in f32. */
 typedef enum weir_half {
     WEIR_HALF_NEVER,  /* f32 stays f32: sums of squares, losses, whatever nothing is said of */
     WEIR_HALF_FOLLOW, /* in half where an input is: element-wise ops, norms, shapes */
@@ -216,11 +217,11 @@ struct weir_op {
     weir_status (*refused)(const weir_kernel_args *call, int64_t at, int32_t value);
     /* The part of in[input] that this call reads. `call` has in, out and attrs alone, and no view has data. `part`
      * comes as a copy of in[input], and the rule narrows its offset and shape; with a dimension of 0 nothing is read. A
-     * part that does not lie within in[input] counts as all of it. What comes from another host is the part alone: so
-     * the kernel must go by the views, give the same bits for in[input] as for the part of it, and be as safe with one
-     * as with the other (`fits` is asked about in[input]). Every rank asks for itself and must get the same answer, or
-     * the session fails: the rule may depend on nothing but its arguments. In a plan from anywhere these are any views
-     * that `fits` lets pass. NULL: all of every input. */
+     * part that does not lie within in[input] counts as all of it. Only the part comes from another host: so the kernel must
+     * go by the views, give the same bits for in[input] as for the part of it, and be as safe with one as with the other
+     * (`fits` is asked about in[input]). Every rank asks for itself and must get the same answer, or the session fails: the
+     * rule may depend on nothing but its arguments. In a plan from anywhere these are any views that `fits` lets pass. NULL:
+     * all of every input. */
     void (*reads)(const weir_kernel_args *call, int input, weir_view *part);
     /* Where in out[0], counted in elements, the elements of in[input] may lie already, one behind the other: the kernel
      * finds by the addresses that they do, leaves them alone, and writes the rest of out[0]; others may be reading them
@@ -272,10 +273,10 @@ const weir_op *weir_op_find(const char *name); /* NULL when unknown; weir_error(
  * weir_op_register() for each, and may be called again; what that returns, this returns. It stays for the life of the
  * process.
  *
- * What it asks of weir it has to find in the program, so it is linked with no libweir, or with the shared one if the
- * program is. A program that is linked with libweir.a shows its names (gcc -Wl,--export-dynamic-symbol='weir_*'), as
- * `weir` does. apps/examples/prelu is such an object. E_IO: it cannot be opened. E_ARGUMENT: it has no such function, or
- * that registered nothing with this library. Any thread. */
+ * It finds weir's symbols in the program, so link it without libweir, or with the shared libweir if the program is. A program
+ * that is linked with libweir.a shows its names (gcc -Wl,--export-dynamic-symbol='weir_*'), as `weir` does.
+ * apps/examples/prelu is such an object. E_IO: it cannot be opened. E_ARGUMENT: it has no such function, or that registered
+ * nothing with this library. Any thread. */
 weir_status weir_op_load(const char *path);
 
 /* Defined by such an object, never by the library. */

@@ -29,9 +29,9 @@ typedef struct weir_compile_opts {
     weir_src src;
     int micro_batches;   /* per step [1] */
     const char *memory;  /* limit per device, as "512MiB" or "2GB" [none]; with .link what arrives at it from other hosts
-                            counts, too. What is over it is traded for time: results of forward are computed again
-                            in the backward pass, registers get fewer slots. No bit of what is computed changes. Where
-                            nothing fits, weir_error() names the smallest limit that would do */
+                            counts, too. Time is traded for what is over the limit: results of forward are computed again in
+                            the backward pass, registers get fewer slots. No bit of what is computed changes. Where nothing
+                            fits, weir_error() names the smallest limit that would do */
     const char *offload; /* where what a limit leaves no room for may wait, as "disk:/var/tmp": results of forward, and
                             the states of optimizers, are copied to a file in that directory and back while the device
                             computes. The file has no name, its bytes are taken when a session is opened (E_IO when there
@@ -121,7 +121,7 @@ typedef enum weir_param_kind {
     WEIR_STATE            /* any other value that a later step reads */
 } weir_param_kind;
 
-/* What lives from step to step, as weir_session_read() and weir_session_write() know it. */
+/* A value that lives from step to step, as weir_session_read() and weir_session_write() know it. */
 typedef struct weir_param_info {
     const char *name; /* owned by the plan */
     weir_type type;   /* logical */

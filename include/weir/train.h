@@ -14,7 +14,7 @@ WEIR_C_BEGIN
 
 typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
 
-/* What is left out is the default in brackets; WEIR_ZERO is the number 0: .lr = WEIR_ZERO. */
+/* A member that is left out has the default in brackets; WEIR_ZERO is the number 0: .lr = WEIR_ZERO. */
 typedef struct weir_optimizer {
     size_t size;
     weir_src src;

@@ -6,6 +6,9 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <weir/weir.h>
 

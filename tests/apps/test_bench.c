@@ -3,6 +3,8 @@
 #include "tests/support/effort.h"
 #include "tests/support/json.h"
 
+#include <string.h>
+
 TestSuite(bench, .init = folder_make, .fini = folder_remove, .timeout = 120);
 
 /* ---- benchmarks ---- */

@@ -13,6 +13,9 @@
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct place {
     const char *devices;

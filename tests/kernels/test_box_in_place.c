@@ -4,6 +4,9 @@
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- in place ---- */
 

@@ -1,12 +1,14 @@
 /* tests/regst/test_cuda_driver.c: the driver of CUDA devices (regst/cuda) keeps what regst/device.h says of a kind
  * that runs ahead, on the stand-in for CUDA's runtime, which runs streams in any order that is allowed. */
-#include <criterion/criterion.h>
-#include <pthread.h>
-#include <stdio.h>
-
 #include "regst/plugin.h"
 #include "tests/support/card.h"
 #include "tests/support/effort.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 TestSuite(cuda_driver, .timeout = 120);
 

@@ -3,6 +3,7 @@
 #include "tests/support/card.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 TestSuite(cuda_driver_devices, .timeout = 120);
 

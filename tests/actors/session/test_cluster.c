@@ -1,14 +1,17 @@
 /* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole.
  * What the others see of one that fails, leaves, dies or stops: test_lost.c. */
-#include <criterion/criterion.h>
-#include <math.h>
-
 #include "actors/cluster/cluster.h"
 #include "graph/plan/spread/spread.h"
 #include "tests/support/chain.h"
 #include "tests/support/ops.h"
 #include "tests/support/reference.h"
 #include "tests/support/sdf.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 TestSuite(cluster, .timeout = 120);
 

@@ -5,6 +5,9 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 TestSuite(cluster_refused, .timeout = 120);

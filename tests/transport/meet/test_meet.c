@@ -1,12 +1,14 @@
 /* tests/transport/meet/test_meet.c: ranks that find each other, or say why not. Each rank is a thread with a ZeroMQ
  * context of its own, on loopback. */
-#include <arpa/inet.h>
-#include <criterion/criterion.h>
-#include <unistd.h>
-
 #include "tests/support/party.h"
 #include "transport/meet/frames.h"
 #include "transport/line/wire.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 TestSuite(meeting, .timeout = 60);
 

@@ -2,15 +2,18 @@
  * session, of which rank 0 has registers that rank 1 reads. What rank 1 is told is held against what rank 0 posted, in
  * its order, and slots byte for byte. With and without keys, over a socket that takes and gives as much as each test
  * wants. */
-#include <criterion/criterion.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include "graph/plan/spread/spread.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/ops.h"
 #include "tests/support/sdf.h"
 #include "transport/net/inside.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 TestSuite(bulk, .timeout = 120);
 

@@ -2,6 +2,7 @@
 #include "transport/net/inside.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 
 TestSuite(bulk_heads, .timeout = 120);
 
