@@ -28,21 +28,21 @@
  *
  * Cores are those of the mask that the process was started with, as taskset, srun, a container or `weir launch` gave
  * it; or as many as its control groups' quota of time is worth (cpu.max: docker --cpus, CPUQuota=), rounded up, if these are
- * fewer. What libraries and the program do to it later (OMP_PROC_BIND has libgomp bind the thread that main() runs on)
- * takes no core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in
- * rank order, each as many as it has workers, and begin again where there are no more.
+ * fewer. A later change by libraries or the program (OMP_PROC_BIND has libgomp bind the thread that main() runs on) takes no
+ * core away from the workers. Ranks of one host that pin take the cores of their masks one behind the other in rank order,
+ * each as many as it has workers, and begin again where there are no more.
  *
  * A source that has no more values says WEIR_END. The steps before are finished, on all ranks; what they made can be
- * pulled; then run, wait, push and pull return WEIR_E_END, and so does every run after. The session is at rest. Of
- * several sources that end the one with the fewest steps counts. Of a step that ends at a later micro-batch, pull may
- * have given values of the earlier ones. When a source fails, all steps before are finished in the same way, and what
- * they made can be pulled, before the session has failed.
+ * pulled; then run, wait, push and pull return WEIR_E_END, and so does every run after. The session is at rest. If several
+ * sources end, the one with the fewest steps counts. If a step ends at a later micro-batch, pull may have given values of the
+ * earlier ones. When a source fails, all steps before are finished in the same way, and what they made can be pulled, before
+ * the session has failed.
  *
  * A failed session stays failed: push, pull, run and wait return the same error; close it. When the run that failed, or
- * wait before its time was over, has returned it, no function that the user gave is being called any more. What it has
- * learned can still be looked at (read, params, visit), with the step that it belongs to.
+ * wait before its time was over, has returned it, no function that the user gave is being called any more. The learned values
+ * can still be looked at (read, params, visit), with the step that they belong to.
  *
- * Who may call what, and when:
+ * Each function may be called by these threads, at these times:
  *
  *                         thread                          at the same time, of the same session
  *     open                any                             (sessions of several ranks: by name, <weir/cluster.h>)
@@ -64,8 +64,8 @@
  *     the next save, load and close wait for it, and a session that is cancelled gives it up. A source's save and
  *     restore are called by the thread that calls save and load
  *
- *     inside a source, a sink or a call (on their device's thread): another session's functions like anywhere. Of the
- *     session itself stop, cancel, and push and pull with a timeout, which hold up that thread; the others return
+ *     inside a source, a sink or a call (on their device's thread): another session's functions like anywhere. On the session
+ *     itself only stop, cancel, and push and pull with a timeout, which hold up that thread; the others return
  *     WEIR_E_STATE, as it would wait for itself
  *     inside the open and close of a call or an op: another session's functions; of the session itself none
  *     inside a function that gets a report: stop; the others return WEIR_E_STATE
@@ -152,9 +152,9 @@ typedef struct weir_run_opts {
  *     weir_session_run(s, 100);                          // of main
  *     weir_session_run(s, 10, .program = "eval");
  * Steps of main are counted from run to run: where one has ended the next goes on, and weir_session_step() tells where
- * that is. Those of another program begin at .first_step in each run, so that it is the same whatever ran before. A
- * program reads what others have made as their last run left it. With several ranks the first run of another program
- * than before begins when all ranks have called for it. */
+ * that is. The steps of another program begin at .first_step in each run, so that the run is the same whatever ran before. A
+ * program reads what others have made as their last run left it. With several ranks the first run of another program than
+ * before begins when all ranks have called for it. */
 #define weir_session_start(session, ...) weir_session_start_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
 #define weir_session_run(session, ...) weir_session_run_at(session, WEIR_OPTS(weir_run_opts, .steps = __VA_ARGS__))
 /* When the run fails: E_KERNEL of a kernel or a device; of a source, a sink or a call the status that it returned, as
@@ -167,11 +167,11 @@ weir_status weir_session_run_at(weir_session *session, const weir_run_opts *opts
 /* Ends the run under way, on all ranks, after the earliest step with which all can end, which is soon: no actor begins
  * a step that none has begun yet. Any rank may say so, or several. run and wait return WEIR_OK; the session is at rest,
  * get_stats tells how many steps were done, and the next run goes on from there, with the same results as if this one
- * had been asked for that many. What has been begun is finished: values for it still have to be pushed, and pulled.
+ * had been asked for that many. A step that has begun is finished: values for it still have to be pushed, and pulled.
  *
  * A stop holds until it has made a run shorter. One that comes at rest ends the next run before its first step; one
- * that comes when a run is in its last step anyway, the run after it. Who wants to know whether there was one compares
- * the steps done with those asked for.
+ * that comes when a run is in its last step anyway, the run after it. To learn whether there was one, compare the steps done
+ * with those asked for.
  *
  * From any thread, a function of the session's and a signal handler, at any time between open and close. Does not wait.
  * In a child of fork() it does nothing. */
@@ -185,8 +185,8 @@ weir_status weir_session_cancel(weir_session *session);
 
 /* Copies one value of the input `name` into the plan's own memory. WEIR_E_TIMEOUT when there is no room in time (< 0:
  * wait for ever); WEIR_E_ARGUMENT for a wrong name, dtype or shape, which harms nothing. Values may be pushed before
- * start. Who would wait for ever on a session at rest, as no run will make room (or a value), gets E_STATE; also when
- * the run ends meanwhile. */
+ * start. If the session is at rest and no run will make room (or a value), the call would wait for ever and returns E_STATE
+ * instead; also when the run ends meanwhile. */
 weir_status weir_session_push(weir_session *session, const char *name, const weir_array *value, int timeout_ms);
 /* Copies the next value of the fetch `name` to value->data; value->dtype and shape must be right. A value that has arrived
  * is given out also when the session has failed since, but not when it was cancelled. */
@@ -234,8 +234,8 @@ typedef struct weir_ready {
 } weir_ready;
 
 /* Fills in at most `room` of all that would not block now, in the plan's order, WAIT first, and returns how many there are;
- * when that is more, the descriptor stays readable. -1 and weir_error(): the caller may not ask. What another thread is in
- * at the moment is not listed, and looked at by that thread; nor is what another rank pushes and pulls. Does not wait, also
+ * when that is more, the descriptor stays readable. -1 and weir_error(): the caller may not ask. A lane that another thread
+ * is in at the moment is not listed; that thread looks at it; nor is what another rank pushes and pulls. Does not wait, also
  * without a descriptor. One thread at a time, at the same time as all but close; also from inside a source, a sink or a
  * call. */
 int weir_session_ready(weir_session *session, weir_ready *list, int room);
@@ -245,14 +245,14 @@ int weir_session_ready(weir_session *session, weir_ready *list, int room);
  * Parameters, an optimizer's state ("h0/q/weight:adamw.m") and every other value that a later step reads have names
  * (weir_plan_param()). All of this is for a session at rest; while it runs it is E_STATE.
  *
- * Of a session that has failed everything here but write works too, when no function is called any more (it waits for
- * that, as wait does). The run stopped in the middle: some parameters have seen the update of a step, others have not,
- * and `step` of each tells. Then no other rank is asked: read gives what this rank has all shards of, else E_PEER,
- * which says whose is missing; visit gives the shards that are here. */
+ * In a session that has failed everything here but write works too, when no function is called any more (it waits for that,
+ * as wait does). The run stopped in the middle: some parameters have seen the update of a step, others have not, and `step`
+ * of each tells. Then no other rank is asked: read gives what this rank has all shards of, else E_PEER, which says whose is
+ * missing; visit gives the shards that are here. */
 
-/* The number of the next step: first_step and those done since; after a load that which it loaded. Of a session that
- * has failed: the first that not all actors of this rank have done. While a run is under way: that which it began
- * with. -1: there is no such session. */
+/* The number of the next step: first_step and those done since; after a load that which it loaded. In a session that has
+ * failed: the first that not all actors of this rank have done. While a run is under way: that which it began with. -1: there
+ * is no such session. */
 int64_t weir_session_step(const weir_session *session);
 
 typedef struct weir_session_param {
@@ -271,8 +271,8 @@ typedef struct weir_session_param {
  * caller may not ask. */
 int weir_session_params(const weir_session *session, weir_session_param *list, int room);
 
-/* The whole logical value `name`, put together from (or dealt out to) its shards. Of a state with several slots read
- * gives the newest, and write sets all. */
+/* The whole logical value `name`, put together from (or dealt out to) its shards. If a state has several slots, read gives
+ * the newest, and write sets all. */
 weir_status weir_session_read(weir_session *session, const char *name, weir_array *value);
 weir_status weir_session_write(weir_session *session, const char *name, const weir_array *value);
 
@@ -325,8 +325,8 @@ typedef struct weir_save_opts {
  * From its first save in it until it is closed a session keeps `dir` for its process (weir_checkpoint_lock_take()).
  * Waits first for a save that is still being written. A frozen tensor is not written again while a checkpoint in `dir` has it. E_IO: it
  * cannot be written, something is in the way, or another program saves there; E_STATE: a run is under way; E_ARGUMENT: no such name, or async without a slot; E_CANCELLED: the
- * session was cancelled meanwhile; E_PEER: another rank failed. What fails is gone from the disk. The session goes on
- * as if nothing had been. */
+ * session was cancelled meanwhile; E_PEER: another rank failed. A checkpoint that fails is removed from the disk. The session
+ * goes on as if nothing had been. */
 #define weir_session_save(session, dir, ...) \
     weir_session_save_at(session, dir, WEIR_OPTS(weir_save_opts, __VA_ARGS__))
 weir_status weir_session_save_at(weir_session *session, const char *dir, const weir_save_opts *opts);
@@ -340,7 +340,7 @@ weir_status weir_session_save_wait(weir_session *session, int timeout_ms);
  * host the same. In each folder the ranks that see it write all that they hold, of elements that several of them hold
  * one; so where every host holds everything each folder has the whole, and elsewhere all have it together. The call
  * returns when that is copied, also with .async, which needs no room in the plan then: all that is left to do is to name
- * it. Of snapshots in a folder the last one that was complete stays until the next is, .keep and .name are for others.
+ * it. For snapshots in a folder the last complete one stays until the next is complete; .keep and .name are for others.
  *
  * weir_session_load() with .memory = that folder loads the newest snapshot of which every shard is in the folder of some
  * rank, when that is of a later step than what `dir` has: ranks whose hosts lack a shard, as one that has come back
@@ -390,7 +390,7 @@ typedef struct weir_session_stats {
 void weir_session_get_stats(const weir_session *session, weir_session_stats *stats); /* at rest */
 
 #define WEIR_LINK_BYTES 48
-/* What lies between this rank and another, as TCP has measured it on the connection for register contents. */
+/* The line between this rank and another, as TCP has measured it on the connection for register contents. */
 typedef struct weir_link {
     char text[WEIR_LINK_BYTES]; /* "9410Mbit 210us", as weir_compile(.link) takes it */
     double bytes_per_s;         /* that were delivered to that rank, at most */
@@ -398,9 +398,9 @@ typedef struct weir_link {
     bool full;                  /* there was more to send most of the time, so this is what the link carries. Else it may
                                    carry more: a plan for one that is wider finds out */
 } weir_link;
-/* Of what was sent until then, while the session runs or rests, also from inside a source, a sink or a call. E_ARGUMENT:
- * no such rank, or one that nothing is sent to over a network: of the same host, or without registers to exchange.
- * E_STATE: nothing was sent yet. E_UNSUPPORTED: its connection is none of TCP's. */
+/* Tells what was measured until then, while the session runs or rests, also from inside a source, a sink or a call.
+ * E_ARGUMENT: no such rank, or one that nothing is sent to over a network: of the same host, or without registers to
+ * exchange. E_STATE: nothing was sent yet. E_UNSUPPORTED: its connection is none of TCP's. */
 weir_status weir_session_link(weir_session *session, int rank, weir_link *link);
 
 WEIR_C_END

@@ -20,7 +20,7 @@ DEVICE float quad_max(float x)
     return other > x ? other : x;
 }
 
-/* Of a lane's two rows: the largest score so far, and the sum of 2^(score - most) of its columns. */
+/* For a lane's two rows: the largest score so far, and the sum of 2^(score - most) of its columns. */
 struct row_state {
     float most[2], total[2];
 };

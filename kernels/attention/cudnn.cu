@@ -14,25 +14,24 @@
  * the other way round. All the rest has ids of virtual tensors.
  *
  * The same bits each time. The library's fastest gradient adds to dQ from several blocks in any order, and says nothing
- * of that in its engine's notes. What makes the difference is the graph: with dQ in halves as the product's own result,
- * and no sums in f32 in memory, dS goes to the workspace as a whole and dQ is a product of its own. That is its
- * documented way to be deterministic; it takes rows x keys halves for each head, so the gradient is made in parts of some
- * sequences or heads (parts_of(), which is also what plans give it). On cards of the 10th generation only one
- * configuration of one engine is, which takes no such room; it is asked for by its number, up to the version from which it
- * has another name.
+ * of that in its engine's notes. The graph makes the difference: with dQ in halves as the product's own result, and no sums
+ * in f32 in memory, dS goes to the workspace as a whole and dQ is a product of its own. That is its documented way to be
+ * deterministic; it takes rows x keys halves for each head, so the gradient is made in parts of some sequences or heads
+ * (parts_of(), which is also what plans give it). On cards of the 10th generation only one configuration of one engine is,
+ * which takes no such room; it is asked for by its number, up to the version from which it has another name.
  *
  * A process may choose the fastest gradient all the same (WEIR_CUDA_ATTENTION=fast): dQ is added up in f32 in the workspace,
  * which the library fills with zeros, and then rounded. That takes heads x queries x head_dim numbers for each sequence,
  * and is made in parts of as many sequences as the plan's workspace has room for.
  *
- * Who makes a call is decided once for each distinct problem of a card, when a session opens (cudnn_attention() with
+ * The maker of a call is decided once for each distinct problem of a card, when a session opens (cudnn_attention() with
  * `once`), and kept as long as the process: the library's plan, with all that it was made of, or why it has none. Then the
- * plan runs once, since its code is loaded by the first who runs it. Making a plan takes some tenths of a second, up to
- * ten on the newest cards; who has calls on the same card waits as long. A call that finds its plan makes one descriptor,
- * of addresses. Of the engines, the first is taken that the library's heuristic lists, whose notes do not say that it is
- * nondeterministic, and that needs no more workspace than there is.
+ * plan runs once, since its code is loaded by the first who runs it. Making a plan takes some tenths of a second, up to ten
+ * on the newest cards; who has calls on the same card waits as long. A call that finds its plan makes one descriptor, of
+ * addresses. It takes the first engine of the library's heuristic whose notes do not say that it is nondeterministic, and
+ * that needs no more workspace than there is.
  *
- * What the library says before a plan has run is no error if it means that it cannot do this (refusal()): weir's own
+ * A refusal of the library before a plan has run is no error if it means that it cannot do this (refusal()): weir's own
  * kernels make the call. All else is one, and so is whatever it says later.
  */
 #include "kernels/attention/cudnn_graph.h"
@@ -162,7 +161,7 @@ static const cudnn_calls *library(const char **why)
 
 /* ---- an engine ---- */
 
-/* What the heuristic lists, best first; how many. */
+/* The engines of the heuristic, best first; how many. */
 static int64_t listed(cudnn_builder *b, descriptor graph, cudnnBackendHeurMode_t mode,
                       descriptor (&configs)[CONFIGS_MOST])
 {
@@ -295,7 +294,7 @@ static void problem_text(const cudnn_problem *is, char *text, size_t bytes)
              (long long)is->seq, (long long)is->keys);
 }
 
-/* What failed, in the library's own words. */
+/* The call that failed, in the library's own words. */
 static void trouble_text(const cudnn_builder *b, char *text, size_t bytes)
 {
     char more[120] = "";
@@ -453,7 +452,7 @@ static int numbers_of(const cudnn_problem *is, float *scale, operand *to)
     return count;
 }
 
-/* Enqueues all parts of the call. What is refused at the first time is weir's own from then on. */
+/* Enqueues all parts of the call. A call that is refused at the first time is weir's own from then on. */
 static weir_status run(const weir_kernel_args *args, const attention_sizes &z, const card *at, kept *by, const rooms *room)
 {
     const cudnn_problem *is = &by->asked;
@@ -515,7 +514,7 @@ static const char *unfit(const weir_kernel_args *args, const attention_sizes &z,
     return nullptr;
 }
 
-/* What the library makes of the call at a time, and its workspace; no heads: that would be too much. */
+/* The parts of the call that the library makes at a time, and its workspace; no heads: that would be too much. */
 static attention_parts part_of(const attention_sizes &z, bool gradient, int major)
 {
     const int64_t batch = z.all / z.heads;

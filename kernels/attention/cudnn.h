@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Who makes attention of halves here, as words: "attention by cuDNN 9.19.0", or by weir's own kernels and why. */
+/* The maker of attention of halves here, as words: "attention by cuDNN 9.19.0", or by weir's own kernels and why. */
 void cudnn_told(char *text, size_t bytes);
 
 #ifdef __cplusplus
@@ -38,7 +38,7 @@ struct cudnn_calls {
 #undef X
 };
 
-/* What the graphs' tensors are called: of the call's operands, and what else is in memory or a number. */
+/* The names of the graphs' tensors: of the call's operands, and what else is in memory or a number. */
 enum cudnn_id : int64_t {
     ID_NONE, ID_Q, ID_K, ID_V, ID_OUT, ID_LSE, ID_DOUT, ID_DQ, ID_DK, ID_DV, ID_DELTA, ID_SCALE, ID_UNSEEN, ID_ONE,
     ID_DQ_SUMS,

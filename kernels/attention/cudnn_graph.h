@@ -14,7 +14,7 @@ typedef cudnnBackendDescriptor_t descriptor;
 
 enum { CUDNN_MADE_MOST = 256 };
 
-/* What a plan depends on; compared as bytes, so it has no gaps. Of a part (parts_of()), in elements. */
+/* The key of a plan; compared as bytes, so it has no gaps. Sizes of a part (parts_of()), in elements. */
 struct cudnn_problem {
     int64_t gradient, dtype, batch, heads, seq, keys, head_dim, dim, causal, room;
     int64_t fast; /* dQ is added up in any order, in f32 in the workspace */

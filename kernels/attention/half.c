@@ -162,7 +162,7 @@ static int64_t hide(const attention_call *call, const block *at, int64_t row, fl
     return seen;
 }
 
-/* Of at least one vector. */
+/* For at least one vector. */
 static float vectors_max(const float *x, int64_t count)
 {
     lanes most = lanes_load(x);

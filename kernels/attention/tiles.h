@@ -1,10 +1,10 @@
 /* kernels/attention/tiles.h: tiles of attention on a GPU: B rows of a head as f32 in shared memory, and the products of such.
  *
- * A block has 256 threads as 16 x 16 (tile_row, tile_lane). Of a tile of scores, B x B, and of a result, B x D, a thread has
- * the rows tile_row * R + i and the columns tile_lane + 16 j. Rows lie PAD floats further apart than they are long, so that
- * threads which read the same column of different rows meet different banks. D is the next size of heads for which there
- * is a kernel; what is beyond the head's columns, or its rows, is 0. Half operands become f32 as they are loaded; all
- * sums are f32, in the order of the rows or columns that are summed over. Header-only; for nvcc and the emulator.
+ * A block has 256 threads as 16 x 16 (tile_row, tile_lane). A thread has the rows tile_row * R + i and the columns tile_lane
+ * + 16 j of a tile of scores, B x B, and of a result, B x D. Rows lie PAD floats further apart than they are long, so that
+ * threads which read the same column of different rows meet different banks. D is the next size of heads for which there is a
+ * kernel; what is beyond the head's columns, or its rows, is 0. Half operands become f32 as they are loaded; all sums are
+ * f32, in the order of the rows or columns that are summed over. Header-only; for nvcc and the emulator.
  */
 #ifndef KERNELS_ATTENTION_TILES_H
 #define KERNELS_ATTENTION_TILES_H

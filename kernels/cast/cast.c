@@ -1,4 +1,4 @@
-/* cast.c: from any dtype to any other. What does not fit into an integer saturates; fractions are truncated towards
+/* cast.c: from any dtype to any other. A value that does not fit into an integer saturates; fractions are truncated towards
  * zero, and NaN becomes 0. f16 and bf16 round to the nearest (graph/base/half.c); between them and integers the way is
  * through f32, a block at a time.
  *
@@ -76,7 +76,7 @@ static void f32_to_f16_loop(const void *x, void *y, int64_t count)
     weir_from_f32(x, count, WEIR_F16, y);
 }
 
-/* What is not here goes through f32. */
+/* All pairs that are not here go through f32. */
 static const cast_loop loops[WEIR_DTYPES][WEIR_DTYPES] = {
     [WEIR_F32] = {[WEIR_I32] = f32_to_i32_loop, [WEIR_U8] = f32_to_u8_loop, [WEIR_F16] = f32_to_f16_loop,
                   [WEIR_BF16] = f32_to_bf16_loop},

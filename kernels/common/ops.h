@@ -1,8 +1,8 @@
 /* kernels/common/ops.h: the table of built-in ops. A family is a folder; adding an op is its definition there (a global
  * `const weir_op op_NAME`) and its name here.
  *
- * Who may include this: the compiler (for the few ops that it inserts by itself) and the registry. The DSL functions of
- * a family live beside its definitions and use the family's own header, if it has one.
+ * These may include this file: the compiler (for the few ops that it inserts by itself) and the registry. The DSL functions
+ * of a family live beside its definitions and use the family's own header, if it has one.
  */
 #ifndef KERNELS_COMMON_OPS_H
 #define KERNELS_COMMON_OPS_H

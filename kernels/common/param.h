@@ -17,8 +17,8 @@ static inline weir_tensor *op_param(weir_tensor *x, const char *name, const char
     return weir_param_at(weir_tensor_graph(x), WEIR_F32, &opts);
 }
 
-/* What a DSL function that would look at `x` returns when there is nothing to look at: x is poisoned, or NULL, which is
- * a mistake. */
+/* The value that a DSL function that would look at `x` returns when there is nothing to look at: x is poisoned, or NULL,
+ * which is a mistake. */
 static inline weir_tensor *op_of_none(const weir_op *op, weir_tensor *x, weir_src src)
 {
     return x ? x : weir_mistake(NULL, src, "%s: input 0 is NULL", op->name);

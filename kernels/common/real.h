@@ -1,6 +1,6 @@
 /* kernels/common/real.h: operands of f32, f16 or bf16, read and written as f32.
  *
- * A kernel's formula is written once, over f32. What lies there as f32 is used in its place; halves pass through a
+ * A kernel's formula is written once, over f32. Elements that lie there as f32 are used in their place; halves pass through a
  * block on the stack, REAL_BLOCK elements at a time, which stays in the nearest cache:
  *
  *     float x_block[REAL_BLOCK], y_block[REAL_BLOCK];

@@ -7,7 +7,8 @@
 /* infer: refuses inputs that are not f32. */
 bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes);
 
-/* infer: inputs are f32, f16 or bf16, all of them the same. What is computed in between is f32 (kernels/common/real.h). */
+/* infer: inputs are f32, f16 or bf16, all of them the same. All that is computed in between is f32
+ * (kernels/common/real.h). */
 bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes);
 
 /* infer of an op that no graph has. */

@@ -3,11 +3,11 @@
  * lies. The intersection of two boxes is a box; it is copied (or summed, for the terms of a partial sum) row by row,
  * where a row is the longest run that is contiguous on both sides.
  *
- * Terms are added in the order of the inputs, so the bits do not depend on which of them came first. Those of f16 or
- * bf16 are added in f32 and rounded once. A row goes block by block through all its terms: what has been added so far
- * stays in the nearest cache, and each byte of the output goes to memory once. The first two terms need no copy: their
- * sum is written. Stores that pass the caches by are not used: a large copy gained a tenth with them, and what read it
- * next took twice as long.
+ * Terms are added in the order of the inputs, so the bits do not depend on which of them came first. Terms of f16 or bf16 are
+ * added in f32 and rounded once. A row goes block by block through all its terms: what has been added so far stays in the
+ * nearest cache, and each byte of the output goes to memory once. The first two terms need no copy: their sum is written.
+ * Stores that pass the caches by are not used: a large copy gained a tenth with them, and what read it next took twice as
+ * long.
  *
  * A shard that is gathered may lie where it belongs in the output: then it is not copied (box_stays()). And a sum may be
  * written over one of its terms (box_onto()), whichever that is: those before it are then added up beside it.
@@ -222,7 +222,7 @@ static bool met_by_others(const weir_kernel_args *call, int input)
     return false;
 }
 
-/* What is copied, whole, as one run, and by nobody else's elements. */
+/* The part that is copied, whole, as one run, and by nobody else's elements. */
 static int64_t box_stays(const weir_kernel_args *call, int input)
 {
     const box_attrs *attrs = call->attrs;

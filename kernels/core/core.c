@@ -415,7 +415,7 @@ const weir_op op_copy = {.name = "copy",
                          .signatures = identity_signatures,
                          .kernel = {[WEIR_CPU] = copy_kernel, [WEIR_DISK] = copy_filed}};
 
-/* What is moved where is the plan's business (graph/plan/prove/validate_collective.c). */
+/* The plan says which tensor is moved where (graph/plan/prove/validate_collective.c). */
 static bool collective_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
     return local->in_count + local->out_count > 0 || REFUSE("nothing is given, and nothing taken");

@@ -1,7 +1,7 @@
 /* kernels/core/core.cu: conversions, sums of micro-batches and the first gradient on a GPU; core.c and box.c have the rules.
  *
- * What is copied is a move. What is added is added as on the CPU: the terms in their order, those of halves as f32, rounded
- * once. A thread reads all terms of an element before it writes it, so a sum may be written over one of them.
+ * A copy is a move. Sums are added as on the CPU: the terms in their order, those of halves as f32, rounded once. A thread
+ * reads all terms of an element before it writes it, so a sum may be written over one of them.
  */
 #include "kernels/core/core.h"
 #include "kernels/core/region.h"

@@ -1,8 +1,8 @@
 /* kernels/core/core.h: the ops that the builder and the compiler insert by themselves.
  *
  *     source       -> x             the start of an input; its kernel calls the bound source function
- *     sink       x ->               the end of a fetch; its kernel calls the bound sink function. Of what varies in size
- *                                   there is a second input, its length
+ *     sink       x ->               the end of a fetch; its kernel calls the bound sink function; a value that varies
+ *                                   in size has a second input, its length
  *     call    x... -> y...          a user's function; on one device, like source and sink, unless it is split by hand
  *     shard      x -> x             explicit boxing; no kernel: it is gone after the box pass
  *     box     x... -> x             conversion: each input is a shard of the logical tensor (or a term of it), the

@@ -29,8 +29,8 @@
  *                             argument of the kernel's, which goes on with something harmless
  *
  * A grid of 0 blocks is not launched. Arguments are passed by value: pointers, numbers, small structures. A kernel must be
- * deterministic: no atomics on floats, and no sum whose order follows from the size of the grid. What a call's step,
- * micro-batch and firing are it reads from args->clock alone, in device memory.
+ * deterministic: no atomics on floats, and no sum whose order follows from the size of the grid. It reads a call's step,
+ * micro-batch and firing from args->clock alone, in device memory.
  */
 #ifndef KERNELS_CUDA_KERNEL_H
 #define KERNELS_CUDA_KERNEL_H

@@ -21,7 +21,7 @@ struct blas_calls {
 #undef X
 };
 
-/* What fill the table: the library, or NULL and why not; and one of its calls. */
+/* Filling the table: the library, or NULL and why not; and one of its calls. */
 extern "C" void *blas_open(char *why, size_t bytes);
 extern "C" void *blas_call(void *library, const char *name);
 

@@ -1,5 +1,5 @@
-/* kernels/cuda/list.h: the built-in ops that have a kernel on CUDA devices, op_NAME_cuda; a line per family. Who has none of
- * the plugin's (regst/plugin.h) goes by it, too: so plans for CUDA devices are made and checked anywhere.
+/* kernels/cuda/list.h: the built-in ops that have a kernel on CUDA devices, op_NAME_cuda; a line per family. A process
+ * without the plugin (regst/plugin.h) goes by it, too: so plans for CUDA devices are made and checked anywhere.
  */
 #ifndef KERNELS_CUDA_LIST_H
 #define KERNELS_CUDA_LIST_H

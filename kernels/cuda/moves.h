@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/walk.h"
 
-/* Of elements of so many bytes; `from` and `to`: the first element of either side. */
+/* Moves elements of so many bytes; `from` and `to`: the first element of either side. */
 void move_elements(const weir_kernel_args *args, const void *from, void *to, size_t bytes, nest n);
 
 /* `count` elements that lie together, on both sides. */

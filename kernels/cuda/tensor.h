@@ -65,7 +65,7 @@ struct tensor_factors {
     tile_b b;
 };
 
-/* Of the whole warp, from tensor_factors to tile_c. */
+/* All of the warp calls these, from tensor_factors to tile_c. */
 template <class T> static void tensor_products(const unsigned char *const *given, unsigned char *const *taken)
 {
     float a[16][16], b[8][16]; /* b by columns */

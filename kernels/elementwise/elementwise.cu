@@ -1,6 +1,6 @@
 /* kernels/elementwise/elementwise.cu: functions of one element, their gradients, affine and add_many on a GPU; unary.c and
- * many.c have the rules. What is computed is f32, whatever is read and written. A thread reads its elements before it
- * writes, so the result may lie over an operand. */
+ * many.c have the rules. All is computed in f32, whatever is read and written. A thread reads its elements before it writes,
+ * so the result may lie over an operand. */
 #include "kernels/cuda/packs.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/functions.h"

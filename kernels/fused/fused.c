@@ -1,8 +1,8 @@
 /* kernels/fused/fused.c: see the header.
  *
  * A plan may come from anywhere, so `fits` reads the attributes as carefully as a file: each member's own rule is asked
- * about blocks of the first size and of the last, and codes, kinds and counts are checked. What it has accepted the
- * kernel takes for granted.
+ * about blocks of the first size and of the last, and codes, kinds and counts are checked. The kernel takes for granted what
+ * it has accepted.
  *
  * A block lies together in memory: it is one index in the dimensions before `at`, a few in `at`, and all behind. Views
  * of a block are those of the whole with another shape, offset and place, so that kernels know where they are.
@@ -130,7 +130,7 @@ fused_kind fused_kind_of(const weir_op *op, bool input, int i, const weir_shape 
     return kind_of(op, input, i, shape, &lead);
 }
 
-/* What of a shape a block has, of `count` indexes. */
+/* The part of a shape that a block has, of `count` indexes. */
 static weir_shape block_shape(weir_shape shape, fused_kind kind, const blocks *b, int64_t count)
 {
     if (kind != FUSED_ROWS && kind != FUSED_PER_ROW)
@@ -206,7 +206,7 @@ static bool code_there(const checking *c, int code)
                                                 : c->local->in_count);
 }
 
-/* What members have made may be read in blocks, and nothing of it as a whole. */
+/* Results of members may be read in blocks, and nothing of them as a whole. */
 static bool input_ok(checking *c, const fused_member *m, int number, int i)
 {
     int code = m->in[i];

@@ -24,7 +24,7 @@ extern "C" {
 #include "kernels/fused/program.h"
 }
 
-/* What a call has besides its program. */
+/* The operands of a call besides its program. */
 struct chain_call {
     const weir_clock *clock;
     int64_t chunk; /* rows of a block */

@@ -206,7 +206,7 @@ static void release(making *m, int code)
         leave_slot(m, code);
 }
 
-/* What a step has put into `slot` is the tensor: it goes to memory unless only members read it. */
+/* The result of a step in `slot` is the tensor: it goes to memory unless only members read it. */
 static void made(making *m, int code, uint8_t slot)
 {
     meeting x = {0};
@@ -433,7 +433,7 @@ static bool read_members(making *m, fused_member *members, step_code *codes)
     return true;
 }
 
-/* Of the first tensor that has rows: the first member's result, or what it sums. */
+/* The type of the first tensor that has rows: the first member's result, or what it sums. */
 static bool choose_columns(making *m, const fused_member *first)
 {
     meeting out, in;

@@ -102,14 +102,14 @@ typedef struct fused_program {
     program_draw draw[PROGRAM_DRAWS];
 } fused_program;
 
-/* What a chain is called with; borrowed. */
+/* The types that a chain is called with; borrowed. */
 typedef struct fused_types {
     const fused_attrs *attrs;
     const weir_type *in, *out;
     int in_count, out_count;
 } fused_types;
 
-/* Whether the members can be one program. Of what fused_fits() has accepted, the program touches nothing outside of its
+/* Whether the members can be one program. A program of members that fused_fits() has accepted touches nothing outside of its
  * operands. */
 bool fused_program_make(const fused_types *types, fused_program *program);
 
@@ -120,7 +120,7 @@ int fused_program_each(const fused_program *program);
 /* Bytes for the sums of chunks. */
 size_t fused_program_bytes(const fused_program *program);
 
-/* Of a member as it is written: its op's name, and how many words of attributes it has. */
+/* A member as it is written: its op's name, and how many words of attributes it has. */
 typedef struct fused_words {
     const char *name;
     int64_t words;

@@ -7,8 +7,8 @@
  * Nobody needs all the logits of a row. The classes are dealt out to `groups` groups of the same size; class_lse makes
  * the log sum exp of each group of a row, and picks the logit of the row's label. Both are split with the logits: a
  * device has the groups of its classes, and for rows whose label is a class of another it picks 0, a term of a sum.
- * What is gathered is one number for each row and group, and one for each row. class_loss puts the groups of a row
- * together in their order, so how classes are spread over devices changes no bit.
+ * One number is gathered for each row and group, and one for each row. class_loss puts the groups of a row together in their
+ * order, so how classes are spread over devices changes no bit.
  *
  * The gradient goes the same way back: that of a row's groups is a softmax over them, and class_lse_grad makes of it
  * that of the logits, exp(x - lse of the group) dlse + onehot dpicked, in one pass that may write over them. Nothing

@@ -8,13 +8,13 @@
 
 #include <stdbool.h>
 
-/* Of the cross-entropy's ops. */
+/* The attributes of the cross-entropy's ops. */
 typedef struct label_attrs {
     int64_t ignore; /* 1: rows labelled ignore_index do not count */
     int64_t ignore_index;
 } label_attrs;
 
-/* Of the ops of classes.c. */
+/* The attributes of the ops of classes.c. */
 typedef struct class_attrs {
     label_attrs label;
     int64_t groups; /* of classes, in all */
@@ -31,7 +31,7 @@ FORMULA double weight_of(double rows)
     return 1 / (rows > 1 ? rows : 1);
 }
 
-/* What a row's gradient is multiplied by, for `share` = weight_of(rows). */
+/* The factor of a row's gradient, for `share` = weight_of(rows). */
 FORMULA float loss_weight(float dloss, double share)
 {
     return (float)((double)dloss * share);

@@ -6,8 +6,8 @@
  *     A: 16 rows x 16 pairs each
  *
  * For every 16 pairs four tiles are loaded and four times TDPBF16PS is executed, which takes as long as the loads.
- * Fewer rows are fewer rows of tiles 0 .. 5, as LDTILECFG says. What is left of the pairs is copied and filled up with
- * zeros: other numbers of pairs would have to be set up, which clears the sums.
+ * Fewer rows are fewer rows of tiles 0 .. 5, as LDTILECFG says. The pairs that are left are copied and filled up with zeros:
+ * other numbers of pairs would have to be set up, which clears the sums.
  *
  * The instructions are written as such: GCC's intrinsics are the same but do not say that they touch memory (a store
  * before one may be moved behind it), and need flags for the whole file. So a library that was built for any x86-64
@@ -87,7 +87,7 @@ static inline __attribute__((always_inline)) void add_pairs(bool tall, bool wide
         MULTIPLY_ADD(3, 5, 7);
 }
 
-/* What is left of the pairs, with zeros behind it. */
+/* The pairs that are left, with zeros behind them. */
 typedef struct tail {
     uint32_t a[AMX_ROWS][PAIRS], b[PAIRS][2 * COLUMNS];
 } tail;

@@ -7,7 +7,7 @@
  * Why not a library. oneDNN's sgemm takes a buffer for packed blocks from malloc in every call and gives it back, which
  * was the only allocation of a step; its primitives, which take a buffer from their caller, allocate more: they look up
  * their arguments in a hash map that is made for each execution. OpenBLAS does not allocate, but starts threads when it
- * is loaded and has one setting for how many it uses: that belongs to the program around weir. Nor are they faster
+ * is loaded and has one setting for how many it uses: that belongs to the program around weir. They are not faster either
  * where it matters. One core with AVX-512 of a busy machine, GFLOP/s of processor time, oneDNN 2.6, this:
  *
  *     A B    2048 x  384 x  384  217, 208    A B^T 2048 x  384 x 1536  211, 210    A B     8 x 1024 x 1024  199, 183

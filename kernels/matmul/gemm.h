@@ -7,7 +7,7 @@
  * need not be initialised. Sizes of 0 are allowed: k = 0 leaves beta C. A, B and C do not overlap.
  *
  * Runs on the calling thread alone and keeps nothing between calls; any number of threads may call at once. Same
- * shape and values, same bits. What large blocks are packed into comes from the caller: a step allocates nothing.
+ * shape and values, same bits. The caller gives the memory that large blocks are packed into: a step allocates nothing.
  */
 #ifndef KERNELS_MATMUL_GEMM_H
 #define KERNELS_MATMUL_GEMM_H
@@ -20,7 +20,7 @@
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
           const float *b, int64_t ldb, float beta, float *c, int64_t ldc, void *workspace);
 
-/* Of a product of these sizes; never more than a few MB. */
+/* The bytes of a product of these sizes; never more than a few MB. */
 size_t gemm_workspace(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k);
 
 #endif

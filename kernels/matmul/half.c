@@ -20,8 +20,8 @@
  * given its scratch, and how much scratch it wants is known only on the processor that it runs on, while a plan is made
  * on any. Where A is transposed a row's bits depend on how many rows are beside it. It is to be made for each shape (0.2 to 20 ms), brings
  * OpenMP's, OpenCL's and C++'s libraries into the program, and attention, which has its blocks packed already, would
- * gain nothing. Nor is it ahead without AMX: one core with AVX512-BF16 of a machine of two in use by others, GFLOP/s of
- * processor time, medians in turns, oneDNN 2.6 and this:
+ * gain nothing. It is not ahead without AMX either: one core with AVX512-BF16 of a machine of two in use by others, GFLOP/s
+ * of processor time, medians in turns, oneDNN 2.6 and this:
  *
  *     NN 1024 x  512 x  512  435, 423    NT 1024 x  512 x  512  441, 430    TN  512 x  512 x 1024  403, 418
  *     NN 1024 x 2048 x  512  422, 421    NT 1024 x  512 x 2048  422, 437    TN  512 x 2048 x 1024  366, 411
@@ -231,7 +231,7 @@ static void pack_rows(const lines *from, terms kind, int64_t k, int64_t count, u
 
 /* ---- tiles ---- */
 
-/* What a tile is made of. Pair p of row r of A is the 4 bytes at a + r * row + p * step. */
+/* The sizes that a tile is made of. Pair p of row r of A is the 4 bytes at a + r * row + p * step. */
 typedef struct strip {
     const char *a;
     int64_t row, step; /* bytes */

@@ -312,7 +312,7 @@ static size_t b_bytes(const blocks *most)
     return (size_t)(most->width / COLUMNS * b_panel(most->depth)) * sizeof(float);
 }
 
-/* Of `count` lines in panels of `each`, or of `other`, whichever is more. */
+/* The floats of `count` lines in panels of `each`, or of `other`, whichever is more. */
 static size_t panels_bytes(int64_t count, int64_t each, int64_t other, int64_t depth)
 {
     const int64_t one = round_up(count, each) / each * (depth * each + PANEL_GAP);

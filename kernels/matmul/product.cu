@@ -1,7 +1,7 @@
 /* product.cu: see the header. Descriptors live as long as a call; what is kept, as long as the process, is the library's
  * handle for each device, and for each problem what was chosen, in a table under a lock. It grows when a session is opened;
- * by calls alone where nobody prepared them (tests of single kernels). What an algorithm was chosen for follows from the
- * problem alone, so the library sees no address then, but what the address is aligned to. */
+ * by calls alone where nobody prepared them (tests of single kernels). The library knows the problem alone when it chooses an
+ * algorithm: it sees no address, but what the address is aligned to. */
 #include "kernels/matmul/product.h"
 
 #include "kernels/cuda/library.h"
@@ -13,7 +13,7 @@
 
 enum { LISTS = 256, DEVICES = 64, FILL_THREADS = 256, ALIGNED_MOST = 64, AUX_ALIGNED = 16, AUX_COLUMNS = 8 };
 
-/* What the choice depends on; compared as bytes, so it has no gaps. */
+/* The key of the choice; compared as bytes, so it has no gaps. */
 struct problem {
     int64_t device, trans_a, trans_b, biased, epilogue, count, m, n, k, a_step, b_step, c_step, bias_step, dtype, c_dtype, room;
     int64_t aligned[5]; /* of a, b, c, the bias or its sums, and aux, in bytes; the last two 0: there is none */
@@ -124,7 +124,7 @@ template <class T> static cublasStatus_t set(const descriptors *d, cublasLtMatmu
     return d->blas->MatmulDescSetAttribute(d->product, attribute, &value, sizeof value);
 }
 
-/* What the epilogue reads and writes besides. */
+/* The operands that the epilogue reads and writes besides. */
 static cublasStatus_t operands(const descriptors *d, const product_call *call, const void *bias, const void *aux)
 {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

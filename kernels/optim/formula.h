@@ -1,8 +1,8 @@
 /* kernels/optim/formula.h: what sgd, adamw, square_sum, clip_scale and loss_scale compute, for all kinds of devices.
  *
- * What does not depend on the element is computed once, in double, and rounded (`..._constants`); then each element takes
- * one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first. Pure
- * functions; any thread.
+ * Everything that does not depend on the element is computed once, in double, and rounded (`..._constants`); then each
+ * element takes one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first.
+ * Pure functions; any thread.
  */
 #ifndef KERNELS_OPTIM_FORMULA_H
 #define KERNELS_OPTIM_FORMULA_H
@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the update
- * of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
+/* The attributes of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the
+ * update of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
 struct optim_attrs {
     double lr, lr_min;
     double momentum;     /* sgd */
@@ -164,7 +164,7 @@ FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, const 
     return (float)((clips ? attrs->max_norm / norm : 1) / terms);
 }
 
-/* What the scaled gradients are multiplied by. */
+/* The factor of the scaled gradients. */
 FORMULA float scale_factor(double squares, double scale, double max_norm)
 {
     double norm = sqrt(squares) / scale;

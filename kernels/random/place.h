@@ -25,7 +25,7 @@ static inline drop_place place_of(const weir_view *view)
     return place;
 }
 
-/* Of the shard's element `at`. */
+/* The place of the shard's element `at`. */
 DEVICE uint64_t logical_index(const drop_place &place, int64_t at)
 {
     int64_t index = place.first;

@@ -1,5 +1,4 @@
-/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Those of f16 and bf16 are
- * f32.
+/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Sums of f16 and bf16 are f32.
  *
  * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean,
  * which divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has

@@ -16,13 +16,13 @@
  *
  * Within a level the bits of a result depend on nothing but the plan and its values. Two levels round differently (a
  * product and a sum are one operation from v3 on), so all ranks of a session have to be of one, which they compare when
- * they meet: where processors differ WEIR_CPU_LEVEL has to name one that all have. What scratch a kernel needs is the
+ * they meet: where processors differ WEIR_CPU_LEVEL has to name one that all have. The scratch that a kernel needs is the
  * same on all: a plan made on one runs on the others.
  *
  * A build for one processor has what the compiler was told, as "native-v3", and above it "native-v3-amx" where AMX is
- * found when it runs. The names say all that kernels ask of a processor and that changes bits. What else differs
- * between compilers, and between processors of a level, changed none where it was tried: a GPT trained to the same
- * parameters with kernels from GCC 12 for x86-64-v3, Haswell and Zen 3, and from GCC and Clang for one with AVX-512.
+ * found when it runs. The names say all that kernels ask of a processor and that changes bits. Other differences between
+ * compilers, and between processors of a level, changed no bit where they were tried: a GPT trained to the same parameters
+ * with kernels from GCC 12 for x86-64-v3, Haswell and Zen 3, and from GCC and Clang for one with AVX-512.
  *
  * Why not target_clones, or ifunc: they are of single functions, and the kernels' loops are inlined from headers into
  * hundreds. Why not libraries in glibc-hwcaps/: programs that link the archive would have none of it.
@@ -82,7 +82,7 @@ static bool has_amx(void)
 
 #else
 
-/* What the compiler was told about the processor; AMX is found out when the library runs. */
+/* The level that the compiler was told about; AMX is found out when the library runs. */
 #if defined __AVX512BF16__
 #define NATIVE "native-v4-bf16"
 #elif defined __AVX512F__
