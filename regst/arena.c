@@ -14,7 +14,7 @@ static uint64_t mapped_bytes(const struct arena *arena)
     return arena->bytes ? arena->bytes : 1;
 }
 
-/* What a device said names it, unless the plan has another number for it. */
+/* The number that a device told names it, unless the plan has another number for it. */
 static weir_status said_of(const char *name, weir_status status)
 {
     return !status || strstr(weir_error(), name) ? status : error_set(status, "%s: %s", name, weir_error());

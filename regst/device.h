@@ -18,12 +18,12 @@
  * have not passed: without room mark() must not be called. await() makes what follows on one queue begin after a mark
  * of another, and never holds up the host. `done` never goes back; one load tells it, without a call of the driver.
  *
- * What a kernel finds out of range when it runs (an id beyond a table) it says in the queue's `refusal` (weir/op.h), which is
- * there before a mark behind it passes, on its own queue or on one that awaited it.
+ * If a kernel finds a value out of range when it runs (an id beyond a table), it says so in the queue's `refusal`
+ * (weir/op.h), which is there before a mark behind it passes, on its own queue or on one that awaited it.
  *
  * A queue is used by one thread at a time; `done` may be read, and health() and abort() called, by any.
  *
- * What is in the tables is called with one clear sentence as the error (graph/base/error.h), which names the device.
+ * A function of the tables reports one clear sentence as the error (graph/base/error.h), which names the device.
  */
 #ifndef REGST_DEVICE_H
 #define REGST_DEVICE_H
@@ -34,7 +34,7 @@
 
 struct device_ops;
 
-/* What a queue is for; a kind may take it as a hint (priorities, copy engines). */
+/* The purpose of a queue; a kind may take it as a hint (priorities, copy engines). */
 enum device_queue_kind { DEVICE_COMPUTE, DEVICE_COPY_IN, DEVICE_COPY_OUT, DEVICE_COLLECTIVE, DEVICE_QUEUE_KINDS };
 
 /* A queue that runs ahead. The kind's own structure begins with this. */
@@ -68,19 +68,18 @@ struct device_group {
 /* Calls that one launch may make. */
 enum { DEVICE_JOINED_MAX = 256 };
 
-/* Which group it is: for no other group of this or another session at the same time. Of kinds without group_join()
- * it is the same for all members, of others for those of one process. */
+/* Which group it is: for no other group of this or another session at the same time. For kinds without group_join() it is the
+ * same for all members, for others the same for those of one process. */
 struct device_group_id {
     uint64_t session;
     uint32_t number;
 };
 
-/* What members in several processes find each other by. */
+/* The key by which members in several processes find each other. */
 enum { DEVICE_KEY_BYTES = 128 };
 
-/* What the members of a group do: they hand views to each other, or add what each gives: the inputs i of all are
- * added, and output i of each is all of that sum, or the part of it by its place. All members have as many of
- * either. */
+/* The members of a group do one of these: they hand views to each other, or add what each gives: the inputs i of all are
+ * added, and output i of each is all of that sum, or the part of it by its place. All members have as many of either. */
 enum device_collective { DEVICE_MOVES, DEVICE_REDUCE_SCATTER, DEVICE_ALL_REDUCE };
 
 /* To the member `peer` goes the input `view` of a call, or from it comes the output `view`. It may be the member
@@ -186,7 +185,7 @@ struct device_ops {
     weir_status (*group_new)(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
                              uint32_t here, struct device_group **group);
     void (*group_free)(struct device_group *group);
-    /* Of a group with members in several processes: where member 0 is, a new key is made, which all get. With it
+    /* In a group with members in several processes: where member 0 is, a new key is made, which all get. With it
      * group_join() is called, of each member again and again until *whole, or an error: it goes on as far as it can
      * without waiting for other processes; when it is whole, its meetings wait for nobody to be enqueued. One group after the other, in the same order by all processes, when all
      * members of this process are there. Absent: members find each other by the id. */

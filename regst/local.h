@@ -17,8 +17,8 @@
 
 #include "graph/plan/form/plan.h"
 
-/* Of the device of a space. `elsewhere`: spaces of other processes, or NULL; `count`: how many devices of the kind there are
- * here; `rank`: which of its machine's ranks this is, or -1. */
+/* The number of the space's device among those of its kind here. `elsewhere`: spaces of other processes, or NULL; `count`:
+ * how many devices of the kind there are here; `rank`: which of its machine's ranks this is, or -1. */
 uint32_t local_index(const weir_plan *plan, const bool *elsewhere, uint32_t space, uint32_t count, int rank);
 
 /* As `weir launch`, Open MPI, MPICH and Slurm tell it; -1: they do not. */

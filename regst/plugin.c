@@ -1,5 +1,5 @@
-/* regst/plugin.c: see the header. One lock is held while a plugin is loaded: who needs it too waits for that. What failed
- * is tried again by the next, who may have set another path meanwhile. */
+/* regst/plugin.c: see the header. One lock is held while a plugin is loaded: who needs it too waits for that. The next thread
+ * tries again what failed; it may have set another path meanwhile. */
 #include "regst/plugin.h"
 
 #include <pthread.h>

@@ -13,7 +13,7 @@
 
 enum { PLUGIN_VERSION = 4 };
 
-/* What a plugin may call. */
+/* The functions that a plugin may call. */
 struct plugin_host {
     uint32_t version, table_bytes; /* PLUGIN_VERSION, sizeof(struct device_ops) */
     weir_status (*error_set)(weir_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,5 @@
-/* regst/regst.c: how registers start, and what must hold of them. What happens while they run is inline in the
- * header: it is a handful of instructions on the hot path.
+/* regst/regst.c: how registers start, and what must hold of them. The hot path while they run is inline in the header: it is
+ * a handful of instructions on the hot path.
  *
  * Counters rather than queues of slot numbers: a queue would have to carry what order already says.
  */

@@ -35,7 +35,7 @@ static weir_status create_failed(struct segment *segment, weir_status status, co
                      strerror(error));
 }
 
-/* What the machine can still give, in bytes; UINT64_MAX when it does not say. */
+/* The bytes that the machine can still give; UINT64_MAX when it does not say. */
 static uint64_t memory_left(void)
 {
     unsigned long long kib = 0;

@@ -10,7 +10,7 @@
  *
  * A stream takes work from any thread, but a thread has a *current* card, and launches go to it alone: whoever enqueues
  * calls card_set() first, and every other entry card_set_own(). Errors of CUDA's are sticky after a fault of a kernel:
- * every later call returns them. What frees goes on all the same, and reports nothing.
+ * every later call returns them. Functions that free go on all the same, and report nothing.
  */
 #ifndef REGST_CUDA_DRIVER_H
 #define REGST_CUDA_DRIVER_H
@@ -70,8 +70,7 @@ static inline int card_at(uint32_t index)
     return (int)(index / the.logical);
 }
 
-/* "cuda:1: cudaMalloc: out of memory"; WEIR_OK when nothing is wrong. What the calling thread had as its last error
- * stays. */
+/* "cuda:1: cudaMalloc: out of memory"; WEIR_OK when nothing is wrong. The last error of the calling thread stays. */
 weir_status failed(uint32_t index, const char *what, cudaError_t error);
 #define CALL(index, name, ...) failed(index, #name, name(__VA_ARGS__))
 

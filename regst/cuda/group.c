@@ -2,8 +2,8 @@
  * members elsewhere meets by NCCL (nccl.c), all members of this process at once.
  *
  * A stream cannot wait for what nobody has enqueued yet. So what comes to a queue for collectives is held back from its
- * first meeting on: it is a list, whose head is a meeting that some member has not come to. Who brings the last member
- * enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host
+ * first meeting on: it is a list, whose head is a meeting that some member has not come to. The thread that brings the last
+ * member enqueues the meeting on the streams of all, and then what was held back behind it, up to the next meeting. No host
  * waits, and the members' streams wait for each other by events, by way of member 0, so that their number does not grow with
  * the square of that of the members:
  *
@@ -135,7 +135,7 @@ static weir_status join(struct group *group, const struct device_group_id *id, u
     return card_set(index);
 }
 
-/* What is under way ends first: events wait for their streams. */
+/* The work under way ends first: events wait for their streams. */
 static void destroy(struct group *group)
 {
     struct hall *hall = group->hall;
@@ -400,7 +400,7 @@ static void pop(struct queue *queue)
     free(first);
 }
 
-/* Whether all who are here are at the same one as `at`. Who is at another one is told. */
+/* Whether all who are here are at the same one as `at`. A member at another one is told. */
 static bool all_came(struct hall *hall, const struct deferred *at)
 {
     if (hall->joined < hall->here)

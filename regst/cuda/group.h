@@ -36,7 +36,7 @@ struct group {
 /* How far a group with members elsewhere has come. */
 enum hall_stage { HALL_NEW, HALL_MADE, HALL_REHEARSES, HALL_WHOLE };
 
-/* All members of a group. Those of other processes are NULL. */
+/* All members of a group. Members of other processes are NULL. */
 struct hall {
     struct hall *next;
     struct device_group_id id;

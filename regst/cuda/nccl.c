@@ -217,7 +217,7 @@ static weir_status copy_own(const struct queue *queue, const struct part *to, co
                 queue->stream);
 }
 
-/* What the member moves to itself; before the group of calls. */
+/* Moves what the member moves to itself; before the group of calls. */
 static weir_status move_own(const struct group *group, const struct deferred *at)
 {
     const struct device_meeting *meeting = &at->meeting;

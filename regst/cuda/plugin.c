@@ -21,7 +21,7 @@ static weir_status copy_kernel(const weir_kernel_args *args)
     return WEIR_E_KERNEL;
 }
 
-/* Those of the list that are linked. */
+/* The kernels of the list that are linked. */
 #define X(name) extern weir_status op_##name##_cuda(const weir_kernel_args *args) __attribute__((weak));
 CUDA_OPS(X)
 #undef X

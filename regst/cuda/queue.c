@@ -270,7 +270,7 @@ static weir_status zero(const struct queue *queue, void *at, uint64_t bytes)
     return bytes ? CALL(queue->head.index, cudaMemset, at, 0, bytes) : WEIR_OK;
 }
 
-/* What a call wrote becomes zeros again. */
+/* The bytes that a call wrote become zeros again. */
 static weir_status clear(const struct queue *queue, const weir_kernel_args *args)
 {
     uint32_t index = queue->head.index;
@@ -396,7 +396,7 @@ weir_status queue_await(struct device_queue *head, struct device_queue *other, u
 
 /* ---- health ---- */
 
-/* What the stream says, without a trace in the calling thread's last error. */
+/* The state of the stream, without a trace in the calling thread's last error. */
 static cudaError_t look(const struct queue *queue)
 {
     card_set_own();

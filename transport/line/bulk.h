@@ -9,10 +9,10 @@
  *                                                                             |
  *                                              READY to the reader <----------' when all of it has come
  *
- * What is ready together goes together: many small slots and messages are one write, and one record. A large slot is
- * neither copied when it is sent nor when it comes, but for its encryption. Sending allocates nothing, receiving neither:
- * queues have room for all that can be under way by credit. Only what the session itself says (FRAME: values, BYE), which
- * comes this way because it has to arrive behind register contents, has memory of its own.
+ * Slots and messages that are ready together go together: many small slots and messages are one write, and one record. A
+ * large slot is neither copied when it is sent nor when it comes, but for its encryption. Sending allocates nothing,
+ * receiving neither: queues have room for all that can be under way by credit. Only what the session itself says (FRAME:
+ * values, BYE), which comes this way because it has to arrive behind register contents, has memory of its own.
  *
  * With a key every byte goes in records (seal.h); without one as it is.
  *
@@ -60,7 +60,7 @@ struct bulk_owner {
     uint32_t (*words_most)(const struct bulk_owner *owner, uint32_t rank); /* messages that can be under way to the rank */
 };
 
-/* What the session says itself; its payload is shared. */
+/* A message of the session itself; its payload is shared. */
 struct bulk_said {
     struct bulk_said *next;
     bool bye;
@@ -172,7 +172,7 @@ bool bulk_flush(struct bulk *bulk, size_t most);
 /* Looks what the lines are like by now, and whether one is stuck; once a beat. */
 void bulk_look(struct bulk *bulk, int64_t now);
 
-/* What was held goes out with the next flush. */
+/* Everything that was held goes out with the next flush. */
 void bulk_release(struct bulk *bulk);
 
 /* Something was read or written; or the stream of a line ended. *drained: nothing waits to be read. */

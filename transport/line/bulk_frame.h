@@ -8,7 +8,7 @@
  *     WORDS   bus messages of 8 bytes                 nothing more
  *     FRAME   a header frame (wire.h), its payload    count: bytes of the header frame
  *
- * Decoding checks form alone. What a number means to the session is checked by who uses it. Nothing here allocates.
+ * Decoding checks form alone. The user of a number checks what it means to the session. Nothing here allocates.
  */
 #ifndef TRANSPORT_LINE_BULK_FRAME_H
 #define TRANSPORT_LINE_BULK_FRAME_H

@@ -215,7 +215,7 @@ static void raw_take(struct bulk_line *line)
         in->raw_first = in->raw_end = 0;
 }
 
-/* What is left of a record, or of a head, goes to the front when there is little room behind it. */
+/* The rest of a record, or of a head, goes to the front when there is little room behind it. */
 static void raw_room(struct bulk_in *in)
 {
     if (!in->raw_first || in->raw_room - in->raw_end >= in->raw_room / 2)

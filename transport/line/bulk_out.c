@@ -17,7 +17,7 @@ static void wait_to_write(struct bulk_line *line)
     bulk->waiting[bulk->waiting_count++] = line;
 }
 
-/* What credit bounds has room from the start; only what the session says itself can ask for more. */
+/* Everything that credit bounds has room from the start; only what the session says itself can ask for more. */
 static struct bulk_entry *entry_add(struct bulk_line *line)
 {
     struct bulk_out *out = &line->out;
@@ -159,7 +159,7 @@ static bool parts_full(const struct bulk_out *out)
     return out->parts_first + out->parts_count == BULK_PARTS;
 }
 
-/* What lies behind the part before becomes one with it. */
+/* A part that lies behind the part before becomes one with it. */
 static void part_add(struct bulk_out *out, const void *at, size_t bytes)
 {
     struct iovec *last = out->parts_count ? &out->parts[out->parts_first + out->parts_count - 1] : NULL;
@@ -285,7 +285,8 @@ static void said_release(struct bulk_line *line)
     }
 }
 
-/* What parts referred to has been written, or is in records: which may still have to be, and a BYE has not gone before. */
+/* Bytes that parts referred to have been written, or are in records: which may still have to be, and a BYE has not gone
+ * before. */
 static void parts_release(struct bulk_line *line)
 {
     struct bulk_out *out = &line->out;
@@ -386,7 +387,7 @@ static int parts_cut(const struct iovec *parts, int count, size_t most, struct i
     return used;
 }
 
-/* What comes next, as it goes over the stream; 0 parts: nothing. */
+/* The parts that come next, as they go over the stream; 0 parts: nothing. */
 static int next_parts(struct bulk_line *line, struct iovec *record, const struct iovec **parts)
 {
     struct bulk_out *out = &line->out;

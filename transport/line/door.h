@@ -6,9 +6,9 @@
  *     door_say()      ------- greeting -------->    door_take(): the greeting, and the socket
  *
  * Where a rank's door is stands in its HELLO, which comes over an encrypted connection, as does a secret of each end; a
- * greeting's ticket is made of both (seal_derive()), so only who has heard both HELLOs can bring it. That of a pair of
- * ranks is used once. A door is shut when all have come; before that what does not greet in time is dropped, and no more
- * than DOOR_WAITING connections wait for it, of which the oldest goes.
+ * greeting's ticket is made of both (seal_derive()), so only who has heard both HELLOs can bring it. The door of a pair of
+ * ranks is used once. A door is shut when all have come; before that what does not greet in time is dropped, and no more than
+ * DOOR_WAITING connections wait for it, of which the oldest goes.
  *
  * Owner: who holds the network's sockets. Nothing blocks; `epoll_fd` is readable when there may be something to do.
  */

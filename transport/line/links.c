@@ -155,7 +155,7 @@ static bool operand_reads(const weir_plan *plan, const plan_operand *operand, ui
     return operand->port.i == port && plan->tensors[operand->tensor.i].home == PLAN_IN_REGST;
 }
 
-/* What the kernel reads through the port. */
+/* The tensors that the kernel reads through the port. */
 static void pieces_of_kernel(struct building *b, struct transfer *transfer, uint32_t port, const plan_kernel *kernel)
 {
     bool asked = false;
@@ -371,7 +371,7 @@ static bool comes_whole(const struct building *b, const struct transfer *transfe
            piece->bytes == plan_tensor_bytes(&b->plan->tensors[regst->tensors.first]);
 }
 
-/* Of each transfer that might, whether it comes in place. */
+/* Whether each transfer that might comes in place. */
 static weir_status arrivals_place(struct building *b, arrival *list, uint32_t *ports)
 {
     struct links *l = b->links;

@@ -12,14 +12,14 @@
  * and small ones, are packed row by row. Both ends compute the same from the same plan, so what is sent need not say
  * what is in it; `shape`, a number made of the spans' sizes, shows when they did not.
  *
- * What another program makes is no edge: it comes whenever that program has run and this one is about to.
+ * A register of another program makes no edge: it comes whenever that program has run and this one is about to.
  *
  * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the
  * first of them, the *leader*; to the others goes the bare READY.
  *
  * The receiver has a *receive slot* for each slot of the register, in memory of exactly links->receive_bytes, which is
- * there before the first step. What the next one brings is written there when by credit all readers have freed it. What is
- * gathered comes to where it is to lie, and has none, where that is proven (graph/plan/lives/arrivals.h).
+ * there before the first step. The next value is written there when by credit all readers have freed it. A gathered value
+ * comes to where it is to lie, and has none, where that is proven (graph/plan/lives/arrivals.h).
  *
  * Made when the session opens; then what is sent or has arrived in a transfer belongs to whoever is at the network's
  * sockets (transport/net/net.h). A reader looks at the pointers of a slot only after the READY that came behind them.

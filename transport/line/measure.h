@@ -1,7 +1,7 @@
 /* transport/line/measure.h: what the system knows of a connection.
  *
- * Of a line it tells what TCP has found out while it was used (TCP_INFO, tcp(7)): the least round trip of the last
- * minutes, and how much a second was delivered.
+ * For a line it tells what TCP has found out while it was used (TCP_INFO, tcp(7)): the least round trip of the last minutes,
+ * and how much a second was delivered.
  *
  * The latter is what the link can carry only if there was more to send at the time. A stream with two slots delivers two
  * of them a round trip; that says nothing of the link. TCP tells the two apart, but now and then a burst of the one looks
@@ -41,7 +41,7 @@ struct watched {
     unsigned char from[28];
 };
 
-/* Of a Unix socket nothing is known: it is never slow. */
+/* A Unix socket tells nothing: it is never slow. */
 void watch_connection(struct watched *watched, int fd);
 
 /* When bytes last came, or were last sent; 0: nothing is known. */

@@ -24,7 +24,7 @@
 #define SEAL_TAG_BYTES 16
 #define SEAL_OVER_BYTES (SEAL_HEAD_BYTES + SEAL_TAG_BYTES)
 
-/* What all boxes of a session share. */
+/* The key and counters that all boxes of a session share. */
 struct sealing;
 
 /* One direction of one connection, at one end. */

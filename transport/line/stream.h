@@ -8,9 +8,9 @@
  *                                            '--> streams->ops->make(): over it the two tell each other where their
  *                                                 UCX is; then its end tells that of the peer, and no more
  *
- * Streams of sockets need nothing in common. Those of another carrier have one `struct streams` for each network, in
- * which all of them move. It moves when it is told to (turn), so whoever does that has to read from all streams before
- * the next sleep; and before anybody sleeps on the epoll set it is asked whether that may be (rest).
+ * Streams of sockets need nothing in common. Streams of another carrier have one `struct streams` for each network, in which
+ * all of them move. It moves when it is told to (turn), so whoever does that has to read from all streams before the next
+ * sleep; and before anybody sleeps on the epoll set it is asked whether that may be (rest).
  *
  * Owner: who holds the network's sockets.
  */
@@ -28,9 +28,9 @@
 struct stream;
 
 struct stream_ops {
-    /* How many of the bytes were taken; 0: none can be now. Those that were not taken come again, as they are and where
-     * they are, in later calls, in which there may be more of them, or not as many: a carrier may have begun to send
-     * them, and may so take more than a call gives. -1: the stream has ended. */
+    /* How many of the bytes were taken; 0: none can be now. Parts that were not taken come again, as they are and where they
+     * are, in later calls, in which there may be more of them, or not as many: a carrier may have begun to send them, and may
+     * so take more than a call gives. -1: the stream has ended. */
     ssize_t (*write)(struct stream *stream, const struct iovec *parts, int count);
 
     /* How many bytes were put into the parts; 0: none are there now. -1: the stream has ended. */
@@ -51,12 +51,13 @@ struct stream {
 struct streams;
 
 struct streams_ops {
-    /* Of a connected socket that does not block, which it takes over; NULL: no memory, and the socket is closed. */
+    /* Makes a stream of a connected socket that does not block, which it takes over; NULL: no memory, and the socket is
+     * closed. */
     struct stream *(*make)(struct streams *streams, int fd);
 
-    /* While the session opens, again and again until *stands: then bytes have come from the peer by this carrier. What
-     * the two tell each other over the connection is a record of the boxes; NULL: nothing is encrypted. An error says
-     * what is wrong, as the rest of a sentence. */
+    /* While the session opens, again and again until *stands: then bytes have come from the peer by this carrier. The two
+     * tell each other a record of the boxes over the connection; NULL: nothing is encrypted. An error says what is wrong, as
+     * the rest of a sentence. */
     weir_status (*meet)(struct stream *stream, struct seal_box *out, struct seal_box *in, bool *stands);
 
     /* Takes in and sends on what can be now; whether there was anything. */
@@ -65,7 +66,7 @@ struct streams_ops {
     /* Whether there is nothing to be done now, and the epoll set will be readable when there is again. */
     bool (*rest)(struct streams *streams);
 
-    /* What streams had taken before they were closed goes out, for at most so long. All of them have been closed. */
+    /* Bytes that streams had taken before they were closed go out, for at most so long. All of them have been closed. */
     void (*close)(struct streams *streams, int64_t most_ns);
 };
 
@@ -77,7 +78,8 @@ struct streams {
 /* Over UCX; what there is to be slept on goes into the epoll set, with data.ptr NULL. E_UNSUPPORTED: it is not there. */
 weir_status streams_ucx(struct streams **streams, int epoll_fd);
 
-/* Of a connected socket that does not block, which it takes over; NULL: no memory, and the socket is closed. */
+/* Makes a stream of a connected socket that does not block, which it takes over; NULL: no memory, and the socket is
+ * closed. */
 struct stream *stream_socket(int fd);
 
 #endif

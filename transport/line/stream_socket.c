@@ -24,7 +24,7 @@ static ssize_t socket_write(struct stream *stream, const struct iovec *parts, in
     return done < 0 && (errno == EAGAIN || errno == ENOBUFS) ? 0 : done;
 }
 
-/* Of parts of several sizes recvmsg() fills one after the other. */
+/* recvmsg() fills parts of several sizes one after the other. */
 static ssize_t socket_read(struct stream *stream, const struct iovec *parts, int count)
 {
     struct msghdr message = message_of(parts, count);
@@ -32,7 +32,7 @@ static ssize_t socket_read(struct stream *stream, const struct iovec *parts, int
     return done > 0 ? done : done < 0 && errno == EAGAIN ? 0 : -1;
 }
 
-/* Of a local socket: bytes that the peer has not read, and what the system needs to keep them. */
+/* On a local socket: bytes that the peer has not read, and what the system needs to keep them. */
 static uint64_t socket_under_way(const struct stream *stream)
 {
     int bytes = 0;

@@ -3,7 +3,7 @@
  * The table says which fields a kind has, of which type and where in struct wire_frame; writing and reading walk it, so
  * they cannot come to differ, and a new kind is one more line in it. MessagePack-C writes. It does not read: its
  * unpacker builds a tree of objects in memory that it allocates, while all there is to read here are numbers, booleans
- * and one text in one flat array. Whatever MessagePack permits for these is accepted (a 7 may come in any of nine
+ * and one text in one flat array. Every form that MessagePack permits for these is accepted (a 7 may come in any of nine
  * forms); writing takes the shortest.
  */
 #include "transport/line/wire.h"

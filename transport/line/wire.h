@@ -19,8 +19,8 @@
  *     WAITS   count, rank                   count x 16 bytes   who of that rank waits for whom (actors/watch/waits.h),
  *                                                              for a stall report
  *
- * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). What a number means
- * to the session (is there such a port) is checked by who uses it. Nothing here allocates.
+ * Decoding checks form alone: types, counts, ranges of what stands by itself (kind, text length). The user of a number checks
+ * what it means to the session (is there such a port). Nothing here allocates.
  */
 #ifndef TRANSPORT_LINE_WIRE_H
 #define TRANSPORT_LINE_WIRE_H
@@ -108,7 +108,7 @@ size_t wire_encode(const struct wire_frame *frame, unsigned char bytes[WIRE_HEAD
 
 /* E_PEER and weir_error() saying what is wrong ("BEAT: 3 fields of 9"). A frame of another version is refused before
  * anything else in it is looked at. Text is cut at the first 0; controls in it become spaces, and bytes that are no
- * UTF-8 question marks. What *frame holds after an error means nothing. */
+ * UTF-8 question marks. After an error *frame means nothing. */
 weir_status wire_decode(const void *bytes, size_t bytes_count, struct wire_frame *frame);
 
 /* "BEAT"; "?" for what is no kind. */

@@ -1,12 +1,12 @@
 /* transport/mail/cores.h: the cores that this process may use, and binding threads to them.
  *
  * The mask that counts is the one that the process was started with: what taskset, srun, a container or `weir launch`
- * gave it. What sched_getaffinity() says later is not that: with OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY set,
- * libgomp, which a program may bring, binds the first thread to a single core before main() begins, and all threads that
- * it starts inherit that. So the mask is read before the constructors of any library run, and the threads of weir get
- * all of it, whichever thread starts them. What a program takes from itself later, by sched_setaffinity(), does not
- * count either: it says how many workers it wants. A quota of time (transport/mail/quota.h) is the process's like its mask,
- * and is read once.
+ * gave it. A later answer of sched_getaffinity() is not that: with OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY set,
+ * libgomp, which a program may bring, binds the first thread to a single core before main() begins, and all threads that it
+ * starts inherit that. So the mask is read before the constructors of any library run, and the threads of weir get all of it,
+ * whichever thread starts them. A core that a program takes from itself later, by sched_setaffinity(), does not count either:
+ * it says how many workers it wants. A quota of time (transport/mail/quota.h) is the process's like its mask, and is read
+ * once.
  *
  * Any thread may call these.
  */

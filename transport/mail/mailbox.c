@@ -20,9 +20,9 @@
  * one of them was in vain and the sleep after it a long one. Then it is 53 us and one sleep in a hundred steps, for
  * less time of the processor; and who waits for long sleeps as before, after at most SPIN_LONG wake-ups.
  *
- * What a worker has to say to another goes as one: for a step of four columns that each read all (weir bench actors)
- * that are eight messages, one cache line, and the step took 210 ns rather than 310. Taken without effect: a bit for
- * the lap in each message, so that the owner need not put zeros back (208 to 215 ns).
+ * The messages of a worker to another go as one: for a step of four columns that each read all (weir bench actors) that are
+ * eight messages, one cache line, and the step took 210 ns rather than 310. Taken without effect: a bit for the lap in each
+ * message, so that the owner need not put zeros back (208 to 215 ns).
  */
 #include "transport/mail/mailbox.h"
 

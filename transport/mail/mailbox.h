@@ -13,12 +13,12 @@
  * where the owner looks at the tail anyway, before it sleeps: the tail is the senders' cache line.
  *
  * The ring may lie in memory that other processes see. Then their threads post too: each process has a struct mailbox
- * of its own for the ring, of which only the owner's takes. What comes out of such a ring is to be checked.
+ * of its own for the ring, of which only the owner's takes. The owner checks what comes out of such a ring.
  *
  * Orders do not go through the ring. They are bits of a word that lies in this process's own memory, whatever the ring
  * lies in: so no other process can give one, and none waits behind a message that never comes (a process that was
- * killed may have taken its ticket). What they mean is between the owner and those who give them. The word lies on a
- * line that the owner reads anyway when it looks for a message, and that nobody writes to otherwise.
+ * killed may have taken its ticket). The owner and those who give them agree on their meaning. The word lies on a line that
+ * the owner reads anyway when it looks for a message, and that nobody writes to otherwise.
  *
  * The owner sleeps on a futex in the ring (mailbox_sleep()), or, when it has other things to wait for at the same time,
  * in a poll() with an eventfd in it that senders write to (mailbox_asleep()). `asleep` says which, so an owner may do now
@@ -37,7 +37,7 @@
 
 enum mailbox_rest { MAILBOX_AWAKE, MAILBOX_ASLEEP /* on the word */, MAILBOX_ELSEWHERE /* at event_fd */ };
 
-/* What all sides see. */
+/* The part that all sides see. */
 struct mailbox_ring {
     _Alignas(64) _Atomic uint32_t asleep; /* enum mailbox_rest: how the owner sleeps, or is about to */
     _Atomic uint32_t number;              /* of a ring that other processes see, for mailbox_ordered() */

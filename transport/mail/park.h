@@ -33,14 +33,14 @@ void park_wake(_Atomic uint32_t *word);
 bool park_wait_shared(_Atomic uint32_t *word, uint32_t value, int64_t deadline);
 void park_wake_shared(_Atomic uint32_t *word);
 
-/* What waking a thread that sleeps on another core costs on this machine, from the call to the thread running, at this
+/* The cost of waking a thread that sleeps on another core of this machine, from the call to the thread running, at this
  * moment. Takes about two milliseconds. */
 int64_t park_wake_cost_ns(void);
 
-/* Starts a thread in which signals to the program are blocked: they belong to the program's threads. Those that a
- * thread brings about itself (SIGSEGV, SIGABRT, ...) and SIGPROF are as in the calling thread, so a crash handler and a
- * profiler of the program's see weir's threads too; system calls in them may end with EINTR. It may use all cores that
- * the process may (transport/mail/cores.h). At most 15 letters of `name` are seen. False: there is none to be had. */
+/* Starts a thread in which signals to the program are blocked: they belong to the program's threads. Signals that a thread
+ * brings about itself (SIGSEGV, SIGABRT, ...) and SIGPROF are as in the calling thread, so a crash handler and a profiler of
+ * the program's see weir's threads too; system calls in them may end with EINTR. It may use all cores that the process may
+ * (transport/mail/cores.h). At most 15 letters of `name` are seen. False: there is none to be had. */
 bool park_thread(pthread_t *thread, const char *name, void *(*run)(void *), void *argument);
 
 /* Tells the core that this is a spin loop. */

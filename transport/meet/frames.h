@@ -43,7 +43,7 @@ enum meet_kind {
 
 enum meet_purpose { MEET_FOR_SESSION, MEET_FOR_PART, MEET_PURPOSES };
 
-/* What two plans of one graph can differ in. */
+/* The ways in which two plans of one graph can differ. */
 struct meet_plan {
     uint64_t hash; /* 0: has none */
     uint64_t seed, bytes;
@@ -103,7 +103,7 @@ void meet_name(char name[CLUSTER_NAME_BYTES], const char *text);
 /* Writes the frame; returns its bytes. The frame is as decoding would leave it: texts end, counts are in range. */
 size_t meet_encode(const struct meet_frame *frame, unsigned char bytes[MEET_FRAME_MAX]);
 
-/* E_PEER and weir_error() saying what is wrong. Of a frame of another version only version and kind are read, unless it
+/* E_PEER and weir_error() saying what is wrong. If the frame is of another version, only version and kind are read, unless it
  * is a REFUSE; that is no error. */
 weir_status meet_decode(const void *bytes, size_t bytes_count, struct meet_frame *frame);
 

@@ -212,7 +212,7 @@ struct watched {
     const char *reason; /* of the failure whose connection is about to be closed */
 };
 
-/* Of all ranks, public. */
+/* The keys of all ranks, public. */
 struct member_keys {
     uint32_t count;
     uint8_t key[][KEY_BYTES];

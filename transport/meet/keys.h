@@ -40,11 +40,10 @@ bool address_is_loopback(const char *address);
 /* ZeroMQ and the system write an IPv4 address that reached an IPv6 socket as ::ffff:10.0.0.7; people do not. */
 const char *address_for_people(const char *address);
 
-/* What every socket that others can reach, or that reaches out, gets before bind or connect, keys apart: IPv6, no
- * waiting on close, room for many that connect at once and little patience with those that then say nothing (two
- * seconds, and what the handshakes of so many ranks take), and no frame of more than `frame_bytes_max` (no limit when
- * < 0), so that nobody makes us allocate. How many frames a message has is not bounded: ZeroMQ knows no limit to
- * that. */
+/* Options of every socket that others can reach, or that reaches out, before bind or connect, keys apart: IPv6, no waiting on
+ * close, room for many that connect at once and little patience with those that then say nothing (two seconds, and what the
+ * handshakes of so many ranks take), and no frame of more than `frame_bytes_max` (no limit when < 0), so that nobody makes us
+ * allocate. How many frames a message has is not bounded: ZeroMQ knows no limit to that. */
 weir_status keys_socket(void *zmq_socket, int64_t frame_bytes_max, uint32_t ranks);
 
 /* The meeting's. Before bind or connect. */

@@ -282,7 +282,7 @@ static bool differs_in_carriers(struct leader *l)
     return true;
 }
 
-/* What can be seen without the ops. False: no difference. */
+/* The reasons that can be seen without the ops. False: no difference. */
 static bool differs_plainly(struct leader *l)
 {
     const struct meet_frame *in = &l->meeting->in;
@@ -337,7 +337,7 @@ static bool is_second(const struct leader *l)
     return here->pid == card->pid && !strcmp(here->host, card->host) && memcmp(here, card, sizeof *card) != 0;
 }
 
-/* Whoever it is for waits until rank 0 comes to that; so does a second session of this name of the same process. */
+/* A rank for a later call waits until rank 0 comes to that; so does a second session of this name of the same process. */
 static bool is_for_another(struct leader *l)
 {
     const struct meet_frame *in = &l->meeting->in;

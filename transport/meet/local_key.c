@@ -15,7 +15,7 @@
 
 #define KEY_NAME "weir.key"
 
-/* What speaks against it; NULL: it is of this kind, and the user's alone. */
+/* The reason against the file; NULL: it is of this kind, and the user's alone. */
 static const char *not_private(int fd, mode_t kind)
 {
     struct stat info;

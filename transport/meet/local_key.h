@@ -9,12 +9,12 @@
  * There is one file per user and host, not one per session: who could read one could read all of them. So it is never
  * out of date: the first rank of the first session makes it, all others read it, whichever comes first, and it stays
  * until the system empties the folder (at logout, or when the machine starts). Nothing is left by a session that
- * crashed, and nothing is to be removed when one ends, while the next may just be reading it. What differs from session
- * to session are the keys of its ranks (transport/meet/keys.h).
+ * crashed, and nothing is to be removed when one ends, while the next may just be reading it. The keys of a session's ranks
+ * differ from session to session (transport/meet/keys.h).
  *
- * It appears whole: written under another name, then linked. Of several that make one at the same time the first wins,
- * and all read that. A folder or a file that belongs to somebody else, is open to others or is a symbolic link is not
- * used; a process that may write nowhere gets an error that says what to do instead.
+ * It appears whole: written under another name, then linked. If several make one at the same time, the first wins, and all
+ * read that. A folder or a file that belongs to somebody else, is open to others or is a symbolic link is not used; a process
+ * that may write nowhere gets an error that says what to do instead.
  */
 #ifndef TRANSPORT_MEET_LOCAL_KEY_H
 #define TRANSPORT_MEET_LOCAL_KEY_H

@@ -14,7 +14,7 @@
  * turn; whoever comes for another is told to wait.
  *
  * After that rank 0 is a rank like all others; the socket is closed. Blocks, at most env->join_ns; then the error names
- * the ranks that did not come (on rank 0) or the address at which nobody answered. Who sends what is no JOIN is
+ * the ranks that did not come (on rank 0) or the address at which nobody answered. A peer that sends what is no JOIN is
  * ignored; a rank number that comes twice, with another card, is refused. Frames: docs/wire.md.
  */
 #ifndef TRANSPORT_MEET_MEET_H
@@ -24,7 +24,7 @@
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
 
-/* What a rank says of itself. Text is what the other side may have chosen: it is not trusted beyond its length. */
+/* A rank's own description. Text is what the other side may have chosen: it is not trusted beyond its length. */
 struct member {
     char host[64];     /* equal: one host, one network */
     char name[64];     /* the host's name, for people */
@@ -58,13 +58,13 @@ weir_status meet_session(struct meet *meet);
  * rank 0 (as a connected datagram socket tells). */
 weir_status meet_bind_address(const struct cluster_env *env, char *endpoint, size_t bytes);
 
-/* What tells hosts apart: the machine's boot id, its network namespace and its pid namespace. */
+/* The text that tells hosts apart: the machine's boot id, its network namespace and its pid namespace. */
 void meet_host(char *host, size_t bytes);
 
 /* For `weir run PLAN` under a launcher: rank 0 has the plan; every rank gets its own part (graph/plan/spread/spread.h). On
  * rank 0 `whole` is given and *part is rank 0's part; on others `whole` is NULL. Owned by the caller. A meeting of its
- * own, before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. Of a size
- * of 1 the part is the whole, copied. */
+ * own, before the one of the session, at the same address; `plan` and `members` are not used and may be NULL. With a size of
+ * 1 the part is the whole, copied. */
 weir_status meet_part(struct meet *meet, const weir_plan *whole, weir_plan **part);
 
 #endif

@@ -14,7 +14,7 @@ struct op_list {
     uint32_t count, room;
 };
 
-/* What a JOIN says of a plan; all 0 of NULL. */
+/* The part of a JOIN that describes a plan; all 0 of NULL. */
 struct meet_plan meet_plan_of(const weir_plan *plan);
 
 /* At most MEET_OPS_MAX of them. E_MEMORY. */
@@ -22,9 +22,9 @@ weir_status op_list_of(const weir_plan *plan, struct op_list *list);
 weir_status op_list_add(struct op_list *list, const struct meet_op *ops, uint32_t count);
 void op_list_free(struct op_list *list);
 
-/* The whole sentence: "rank 2's graph is not rank 0's: the first op that differs is ...". What a list says counts in
- * this order: the first op of ours that is missing or does something else; one more at theirs; another place in the
- * source; at last the numbers of the two plans. */
+/* The whole sentence: "rank 2's graph is not rank 0's: the first op that differs is ...". A list is compared in this order:
+ * the first op of ours that is missing or does something else; one more at theirs; another place in the source; at last the
+ * numbers of the two plans. */
 void difference_text(const struct op_list *ours, const struct meet_plan *our_plan, const struct op_list *theirs,
                      const struct meet_plan *their_plan, uint32_t their_rank, char text[MEET_TEXT_MAX + 1]);
 

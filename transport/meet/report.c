@@ -145,7 +145,7 @@ static void *reporter_run(void *argument)
     return NULL;
 }
 
-/* False: there is no thread, or no memory. What finds the queue full is dropped. */
+/* False: there is no thread, or no memory. A report that finds the queue full is dropped. */
 static bool reporter_put(struct reporter *reporter, const char *body, size_t count)
 {
     struct entry *entry = malloc(sizeof(*entry) + PREFIX_BYTES + count + 1);

@@ -5,7 +5,7 @@
  *
  * A function may be slow, and stderr a pipe that nobody reads: who gives signs of life, or holds a lock, must not wait
  * for either. So a session has a reporter: what is said is put into its queue, and a thread of its own, which is
- * started with the first report, hands it over. What comes while the queue is full is dropped, and counted.
+ * started with the first report, hands it over. A report that comes while the queue is full is dropped, and counted.
  */
 #ifndef TRANSPORT_MEET_REPORT_H
 #define TRANSPORT_MEET_REPORT_H

@@ -18,7 +18,7 @@
 #include "transport/meet/meet.h"
 #include "transport/net/share.h"
 
-/* What a rank has to be reached by; each carrier takes what it needs, and does nothing where that is NULL. */
+/* The ways in which a rank can be reached; each carrier takes what it needs, and does nothing where that is NULL. */
 struct carrier_here {
     const struct cluster_env *env;
     void *router;              /* a socket to be bound */

@@ -15,7 +15,7 @@
 #define ENDPOINT_BYTES 160
 #define INCOMING_BYTES_MAX 256 /* nobody sends to it but ZeroMQ itself */
 
-/* What the monitor calls a connection. */
+/* The monitor's name of a connection. */
 struct endpoint {
     char text[ENDPOINT_BYTES];
     uint32_t rank;

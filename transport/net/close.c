@@ -30,8 +30,8 @@ static void net_quiesce(struct net *net)
     pthread_mutex_unlock(&net->sockets);
 }
 
-/* What has not got away yet: to those that are here, or read on until they have this rank's answer, it may; to others it
- * never will. Of one that is no neighbour only the end of a connection shows that it is not here. */
+/* Waits until the last frames have got away: to those that are here, or read on until they have this rank's answer, it may;
+ * to others it never will. If it is no neighbour, only the end of a connection shows that it is not here. */
 static void linger(struct net *net, int linger_ms)
 {
     for (uint32_t r = 0; r < net->peers.count; r++) {

@@ -111,7 +111,7 @@ static bool slot_is_free(const struct net *net, uint32_t leader)
     return true;
 }
 
-/* Of what a register starts with, each slot comes once while it is shared, the oldest first. */
+/* Each slot that a register starts with comes once while it is shared, the oldest first. */
 static const char *initial_wrong(struct net *net, struct transfer *transfer, const struct bulk_head *head)
 {
     const plan_regst *regst = &net->plan->regsts[transfer->regst];
@@ -223,8 +223,8 @@ static void handle_fail(struct net *net, uint32_t rank, const struct wire_frame 
 }
 
 /* An edge between here and the peer on the wire, of which fewer slots have passed than so many steps make ready or
- * free; LINKS_NONE: there is none. Who has done its steps has sent all of that before the BYE. With several programs it
- * does not say which it has run how often: then it is believed. */
+ * free; LINKS_NONE: there is none. A rank that has done its steps has sent all of that before the BYE. With several programs
+ * it does not say which it has run how often: then it is believed. */
 static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t steps)
 {
     const weir_plan *plan = net->plan;
@@ -238,7 +238,7 @@ static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t step
     return LINKS_NONE;
 }
 
-/* What goes over shared memory is not seen here: there a rank that says too much is believed. */
+/* A message over shared memory is not seen here: there a rank that says too much is believed. */
 static void handle_bye(struct net *net, uint32_t rank, int64_t steps)
 {
     uint32_t edge = steps >= 0 && net->peers.of[rank].wired ? edge_short_of(net, rank, steps) : LINKS_NONE;

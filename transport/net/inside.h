@@ -29,7 +29,7 @@
 
 #define NET_ROUTING_ID_BYTES 13 /* session, rank, channel; little-endian */
 
-/* When things were last done, and are due. Of who holds the sockets. */
+/* When things were last done, and are due. The times of the thread that holds the sockets. */
 struct net_clock {
     int64_t looked_ns;    /* when the loop last came by */
     int64_t beat_ns;      /* between beats */

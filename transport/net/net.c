@@ -109,7 +109,7 @@ static bool watched(const struct net *net)
     return net->watcher.worker_fd >= 0 && atomic_load_explicit(&net->watcher.watching, memory_order_relaxed);
 }
 
-/* What was written to wake somebody up is read. */
+/* Reads what was written to wake somebody up. */
 static void event_clear(int event_fd)
 {
     uint64_t count;

@@ -14,17 +14,17 @@
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does.
  * So nobody has to wake up for a message to go out. A READY for the leader of a transfer (transport/line/links.h) takes
  * the register's slot along, which is not written again before the reader's FREE, which comes after all bytes have
- * arrived. What is under way is bounded by the plan's slots.
+ * arrived. The plan's slots bound what is under way.
  *
- * What comes in is taken by the net thread, or by a worker that watches because it has nothing else to do
- * (net_watch()); then the net thread only looks in now and then.
+ * The net thread takes what comes in, or a worker that watches because it has nothing else to do (net_watch()); then the net
+ * thread only looks in now and then.
  *
  * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing
- * was heard from it for the limit, not even a byte of a frame that is still on its way. So does one to which the
- * connection has ended, when it has not said BYE and is silent for a third of a second, or for the limit says nothing
- * but that it lives; and one whose line takes nothing for the limit, though something waits. A rank that was itself
- * stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails
- * the session, but not that of a rank that leaves: it has done its part (peer.h).
+ * was heard from it for the limit, not even a byte of a frame that is still on its way. A neighbour to which the connection
+ * has ended counts as lost, too, when it has not said BYE and is silent for a third of a second, or for the limit says
+ * nothing but that it lives; and one whose line takes nothing for the limit, though something waits. A rank that was itself
+ * stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the
+ * session, but not that of a rank that leaves: it has done its part (peer.h).
  *
  * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory) -
  * route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of
@@ -49,9 +49,9 @@
 
 struct net;
 
-/* What the network tells the session. Each is called by whoever is at the sockets, one at a time: the net thread, a
- * worker that watches the ROUTER, a thread that sends and finds a peer gone, before start the session's. None waits, or
- * sends a bus message to another rank. */
+/* The functions of the session that the network calls. Each is called by whoever is at the sockets, one at a time: the net
+ * thread, a worker that watches the ROUTER, a thread that sends and finds a peer gone, before start the session's. None
+ * waits, or sends a bus message to another rank. */
 struct net_hooks {
     void *ctx;
     peer_lost_fn lost;
@@ -84,10 +84,10 @@ bool net_neighbour(const struct net *net, uint32_t rank);
 bool net_edge(const struct net *net, uint32_t rank);
 
 /* Connects to the neighbours, tells each whether its memory could be mapped (`mapped`, by rank) and waits for the same
- * from all, at most env->join_ns. wired[r]: there are edges, and not both could. Of others it stays as it is. */
+ * from all, at most env->join_ns. wired[r]: there are edges, and not both could. For others it stays as it is. */
 weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
 
-/* What goes to wired peers and comes from them. `bus` leads to the local lanes already; actors of wired peers are
+/* The bytes that go to wired peers and come from them. `bus` leads to the local lanes already; actors of wired peers are
  * attached here. */
 weir_status net_route(struct net *net, struct links *links, const struct arena *arenas, struct bus *bus);
 
@@ -113,7 +113,7 @@ bool net_here(struct net *net, uint32_t rank); /* neither lost nor gone */
 /* Rises while bytes of a slot come in over a slow link: something moves, though nothing fires. Any thread. */
 uint64_t net_arriving(struct net *net);
 
-/* What the line to the rank was measured to be, also when it has ended. False: nothing is measured. Any thread. */
+/* The measured line to the rank, also when it has ended. False: nothing is measured. Any thread. */
 bool net_measure(struct net *net, uint32_t rank, struct measure *measure);
 
 /* Says BYE when `steps` >= 0, sends what is left, ends the thread. After it no hook is called for what comes in. */

@@ -231,7 +231,7 @@ static weir_status greet_missing(const struct net *net, int64_t waited_ns)
                      list, (double)waited_ns * 1e-9);
 }
 
-/* Those that had not said HELLO when their connections ended. One that had is looked at again when the thread runs. */
+/* The ranks that had not said HELLO when their connections ended. One that had is looked at again when the thread runs. */
 static weir_status greet_ended(struct net *net, int64_t now)
 {
     net_connections_look(net, now);
@@ -290,7 +290,7 @@ static weir_status greet_wait(struct net *net)
     }
 }
 
-/* Until all lines stand. What comes meanwhile over ZeroMQ is kept. */
+/* Until all lines stand. A message that comes meanwhile over ZeroMQ is kept. */
 static weir_status lines_wait(struct net *net)
 {
     int64_t start = park_now_ns();

@@ -271,7 +271,7 @@ static void end_post(struct bus_end *end, struct message message)
     mailbox_put((struct mailbox *)end, message);
 }
 
-/* What is large is left to the net thread, or to this one when it has nothing else to do.
+/* A large message is left to the net thread, or to this one when it has nothing else to do.
  *
  * If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
  * another worker, which may have looked already; then the net thread sleeps, and is woken. */

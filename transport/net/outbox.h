@@ -3,7 +3,7 @@
  *     any thread --- outbox_add() ---> list ---> the net thread takes all at once and sends them
  *
  * A request owns its payload as a ZeroMQ message, so that one that goes to many is copied once. Any thread may add; its
- * lock is held for a few instructions. Who takes, and sends, holds the network's sockets.
+ * lock is held for a few instructions. The thread that takes, and sends, holds the network's sockets.
  */
 #ifndef TRANSPORT_NET_OUTBOX_H
 #define TRANSPORT_NET_OUTBOX_H

@@ -39,7 +39,7 @@ struct bulk_line;
 
 enum peer_state { PEER_ABSENT, PEER_HERE, PEER_PARTING, PEER_LEFT, PEER_LOST, PEER_STATES };
 
-/* What happens to a peer. */
+/* An event in the life of a peer. */
 enum peer_event {
     PEER_SAYS_HELLO,
     PEER_SAYS_BYE,
@@ -50,7 +50,7 @@ enum peer_event {
     PEER_EVENTS
 };
 
-/* What a peer last said of itself. */
+/* The last that a peer said of itself. */
 struct net_life {
     int64_t heard_ns; /* when (park_now_ns()) */
     uint64_t fired;
@@ -58,7 +58,7 @@ struct net_life {
     uint32_t actor, state;
 };
 
-/* What goes to a peer, and comes from it, on one channel. */
+/* The channel to a peer, and from it. */
 struct peer_line {
     bool open;             /* HELLO was sent on it */
     uint64_t sent, heard;  /* numbers of the next frames */

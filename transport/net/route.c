@@ -33,7 +33,7 @@ static bool port_crosses(const struct net *net, uint32_t port)
     return (from == net->env->rank && net->peers.of[to].wired) || (to == net->env->rank && net->peers.of[from].wired);
 }
 
-/* Who shares a transfer, from its leader on. */
+/* The ranks that share a transfer, from its leader on. */
 static void followers_list(struct net *net)
 {
     for (uint32_t p = 0; p < net->plan->ports_count; p++)

@@ -4,7 +4,7 @@
  *     segment   [ head | arena offset by space | ring by actor | rings: offset, capacity | rings ... | arenas ... ]
  *
  * The tables say where things are; who maps a segment checks each of them against its size and the plan before it uses
- * one. What the ranks of one host can do to each other beyond that is what one user's processes can do anyway.
+ * one. Ranks of one host can do no more to each other beyond that than one user's processes can do anyway.
  *
  * Owner: the session. Filled before any peer is told of it.
  */

@@ -8,8 +8,8 @@
  * to no purpose: what a line says is framed already.) UCP has no pushing back on a stream, and keeps what has come until
  * it is read; credit bounds that.
  *
- * Sending. What a write is given is posted as it lies, up to UCX_SENDS at a time. Bytes count as taken when UCX is done
- * with them, in their order; until then they come again, and are passed over.
+ * Sending. A write posts what it is given as it lies, up to UCX_SENDS at a time. Bytes count as taken when UCX is done with
+ * them, in their order; until then they come again, and are passed over.
  *
  * Moving. Everything happens in ucp_worker_progress(), also what belongs to other streams, and a transport that has been
  * read does not wake anybody again. So only turn() calls it, behind which all streams are read; who has to call it
@@ -250,8 +250,8 @@ static bool ucx_turn(struct streams *base)
     return moved;
 }
 
-/* What is to be done may be for UCX's own thread, which takes connections: where this one has a real-time priority, and
- * its descriptor is readable all the time, that one would not run. */
+/* The work to be done may be for UCX's own thread, which takes connections: where this one has a real-time priority, and its
+ * descriptor is readable all the time, that one would not run. */
 static bool ucx_rest(struct streams *base)
 {
     struct ucx_streams *streams = of_streams(base);
@@ -337,7 +337,7 @@ static weir_status unlike(const char *what)
     return error_set(WEIR_E_PEER, "the other end does not speak as a rank over UCX does: %s", what);
 }
 
-/* What is to be said of this rank's UCX. */
+/* The sentence about this rank's UCX. */
 static weir_status tell_begin(struct ucx_stream *stream, struct seal_box *box)
 {
     const struct ucx_streams *streams = stream->streams;
@@ -491,7 +491,8 @@ static void worker_wait(struct ucx_streams *streams)
         poll(&wakes, 1, LOOK_MS);
 }
 
-/* What is not done by now will not be told any more: UCX does not let go of a worker with requests that somebody has. */
+/* A request that is not done by now will not be told any more: UCX does not let go of a worker with requests that somebody
+ * has. */
 static void requests_forget(struct ucx_stream *stream)
 {
     const struct ucx *ucx = stream->streams->ucx;

@@ -37,7 +37,7 @@ const char *ucx_said(void)
     return said;
 }
 
-/* Whatever else of the program uses UCX goes on to hear of its own. */
+/* Other users of UCX in the program go on to hear of their own. */
 static ucs_log_func_rc_t heard(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                const ucs_log_component_config_t *component, const char *message, va_list list)
 {
@@ -66,7 +66,7 @@ static void signals_return(void *library)
         disable_signals();
 }
 
-/* What UCX calls from now on may not go away. */
+/* Code that UCX calls from now on may not go away. */
 static void stay(void)
 {
     Dl_info own;

@@ -13,7 +13,7 @@
 #include <ucp/api/ucp.h>
 #include <weir/base.h>
 
-/* Of libucp, and of libucs on which it rests. */
+/* The functions of libucp, and of libucs on which it rests. */
 #define UCX_FUNCTIONS(X)                                                                                                \
     X(ucp_config_read)                                                                                                 \
     X(ucp_config_release)                                                                                              \
@@ -48,7 +48,7 @@ weir_status ucx_load(const struct ucx **ucx);
 void ucx_quiet(void);
 void ucx_loud(void);
 
-/* What it last said that was an error, since ucx_quiet() of this thread; "": nothing. */
+/* The last error that it said, since ucx_quiet() of this thread; "": nothing. */
 const char *ucx_said(void);
 
 #endif
