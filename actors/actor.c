@@ -116,7 +116,7 @@ static bool message_fits(const struct lane *lane, const struct edge_ends *ends, 
            free_fits(end->edge, message.count);
 }
 
-/* After a refusal the session has failed. What else is in the ring can wait: whoever posts nonsense may never stop. */
+/* After a refusal the session has failed. The rest of the ring can wait: whoever posts nonsense may never stop. */
 void lane_drain(struct lane *lane, const struct edge_ends *ends)
 {
     struct message message;

@@ -126,7 +126,7 @@ void actor_check(const struct actor *actor);
  * sentence is in its args.error. */
 uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
-/* What follows a firing's kernels; an outside actor, which has none, is fired by this alone. */
+/* Does the work behind a firing's kernels; an outside actor, which has none, is fired by this alone. */
 void actor_fired(struct actor *actor);
 
 /* Between two firings: so many are left in this run, rather than what was left before. */

@@ -30,7 +30,7 @@
  * when a mark has passed. So the device never holds up the host: a lane that stood there, behind a collective, could not
  * launch what another member needs.
  *
- * What devices do together (a collective: graph/plan/form/plan.h) is one actor of each, on its queue for collectives, whose
+ * A collective of devices (graph/plan/form/plan.h) is one actor of each, on its queue for collectives, whose
  * firing enqueues a *meeting* in the place of a kernel. Such a queue fires in the order of the plan's turns and in no
  * other. It has a list of them, for a step; whoever comes next there is its *head*, and it is one more condition of its
  * actors to be that. A firing passes the turn on, from the last in the list to the first again, of the next step. So the
@@ -41,12 +41,12 @@
  * A launched firing is remembered until its mark has passed: then its time is known, and it is in the trace. If the
  * device fails before, the report names those that were under way.
  *
- * A kernel may say, when it runs, that it was given what it cannot take (weir_refusal). What came of it is on its way
- * to others by then: to queues of this session, and from them to hosts and other processes. But whoever is told LATE is
- * told by a mark that passes later. So before anything is told for a mark, the words of all of the session's queues are
- * looked at; once there is something in one, no lane of the session tells or retires any more, and the lane of that
- * queue reports it (ahead_refused()) when the mark of the firing has passed. So what was launched and came after it counts
- * as under way for good.
+ * A kernel may say, when it runs, that it was given what it cannot take (weir_refusal). Its results are on their way to
+ * others by then: to queues of this session, and from them to hosts and other processes. But whoever is told LATE is told by
+ * a mark that passes later. So before anything is told for a mark, the words of all of the session's queues are looked at;
+ * once there is something in one, no lane of the session tells or retires any more, and the lane of that queue reports it
+ * (ahead_refused()) when the mark of the firing has passed. So what was launched and came after it counts as under way for
+ * good.
  *
  * Everything here belongs to the thread of the lane, but for `wrote` and `read` as said.
  */
@@ -94,7 +94,7 @@ struct ahead_launch {
     int64_t ns; /* park_now_ns() */
 };
 
-/* What a launch awaits, for reports alone. */
+/* The ticket that a launch awaits, for reports alone. */
 struct ahead_await {
     uint64_t mark;                /* of the launch */
     const struct ahead_edge *edge;
@@ -126,7 +126,7 @@ struct ahead_queue {
     struct ahead_turns *turns;   /* borrowed; by program; NULL: it is no queue for collectives */
 };
 
-/* Of an actor on such a queue. */
+/* The state of an actor on such a queue. */
 struct actor_ahead {
     struct ahead_queue *queue;
     struct ahead_edge *const *in;  /* borrowed; by port */
@@ -157,7 +157,7 @@ bool ahead_crowds(struct actor *actor);
 /* actor_fire() for such an actor. A kernel that fails does so at its launch; *failed NULL: an await or the mark did. */
 uint32_t ahead_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed);
 
-/* What a kernel on one of the lane's queues refused, and in which firing. NULL: nothing, as far as marks have passed. */
+/* The refusal of a kernel on one of the lane's queues, and in which firing. NULL: nothing, as far as marks have passed. */
 const struct ahead_launch *ahead_refused(const struct ahead_lane *ahead, struct actor_kernel **kernel,
                                          weir_refusal *refusal);
 
@@ -174,7 +174,7 @@ bool ahead_rests(const struct ahead_lane *ahead);
  * oldest firing awaits nothing, as an error of a device is every queue's. */
 struct ahead_queue *ahead_unwell(const struct ahead_lane *ahead, weir_status *status, char *error, size_t error_bytes);
 
-/* What the oldest firing under way still awaits; NULL: nothing. False: that is not remembered. */
+/* The ticket that the oldest firing under way still awaits; NULL: nothing. False: that is not remembered. */
 bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **await);
 
 /* How many firings of the actor are under way. */

@@ -9,9 +9,9 @@
  * WORKER_TURN rows of firings; what it has to say to others is sent then. When none has anything to do for as long as each
  * spins at its mailbox, the thread sleeps in poll() on an eventfd, which all their mailboxes have.
  *
- * Who leaves waits for no other's turn: `current` says whose it is, and changes under the thread's lock, so a worker
- * whose turn it is not is taken off the list, and the thread never looks at it again. A worker that is alone leaves when
- * it has obeyed LANE_STOP.
+ * A thread that leaves waits for no other's turn: `current` says whose it is, and changes under the thread's lock, so a
+ * worker whose turn it is not is taken off the list, and the thread never looks at it again. A worker that is alone leaves
+ * when it has obeyed LANE_STOP.
  *
  * A crew belongs to the sessions that hold it; with the last one its threads end. All functions: any thread but the
  * crew's own.
@@ -23,7 +23,7 @@
 
 struct crew;
 
-/* Of at most `places` threads, named "weir-" `kind` and a number, from `first` on. NULL: no memory. */
+/* Makes a crew of at most `places` threads, named "weir-" `kind` and a number, from `first` on. NULL: no memory. */
 struct crew *crew_new(uint32_t places, const char *kind, uint32_t first);
 void crew_hold(struct crew *crew);
 void crew_release(struct crew *crew); /* also NULL */

@@ -82,7 +82,7 @@ static inline void actor_counted(struct actor *actor)
     actor->unmet += --actor->left == 0;
 }
 
-/* What the kernel is told of the firing that comes. */
+/* Sets the clock of the firing that comes in the kernel's arguments. */
 static inline void kernel_prepare(struct actor_kernel *kernel, const struct actor *actor)
 {
     kernel->args.firing = actor->firing;

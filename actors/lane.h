@@ -11,8 +11,8 @@
  * program's thread runs while it is inside weir_session_push() or weir_session_pull().
  *
  * Outbox. A message to another lane is not sent at once: the line (struct outgoing) of that edge counts up, and goes
- * out as one message when the lane flushes. What bounds the delay is the worker's business (actors/worker.h). A line
- * stands in the outbox at most once, so the outbox has as many places as the lane has lines.
+ * out as one message when the lane flushes. The worker bounds the delay (actors/worker.h). A line stands in the outbox at
+ * most once, so the outbox has as many places as the lane has lines.
  *
  * Orders (enum lane_order) come through the mailbox's own word, from the session and its watch alone; what is in its
  * ring are messages of actors.
@@ -29,7 +29,7 @@
 #include "actors/ready.h"
 #include "transport/mail/mailbox.h"
 
-/* What mailbox_order() gives to a lane. To an outside lane only FAIL and REST, which wake whoever waits there. */
+/* The bits that mailbox_order() gives to a lane. To an outside lane only FAIL and REST, which wake whoever waits there. */
 enum lane_order {
     LANE_START = 1,  /* a run begins */
     LANE_FAIL = 2,   /* the session failed: fire no more */
@@ -66,16 +66,16 @@ struct lane {
     _Atomic int64_t waiting; /* outside: 1 + the step for which a thread waits in push or pull; 0: none does */
 };
 
-/* Who owns an outside lane: nobody, a thread in push or pull, one that looks whether that would wait. */
+/* The owner of an outside lane: nobody, a thread in push or pull, one that looks whether that would wait. */
 enum lane_use { LANE_UNUSED, LANE_CALLED, LANE_LOOKED_AT };
 
-/* Who hears of a message that another process may not have posted. Called by the lane's owner. */
+/* The function that hears of a message that another process may not have posted. Called by the lane's owner. */
 struct lane_guard {
     uint32_t edge_count; /* of the plan */
     void (*refuse)(struct lane_guard *guard, struct message message);
 };
 
-/* What a lane will have to hold, counted from the plan before it is opened. */
+/* The sizes of a lane, counted from the plan before it is opened. */
 struct lane_size {
     uint32_t actors;
     uint32_t lines;

@@ -1,8 +1,8 @@
 /* actors/worker.c: the loop, its clock and its orders. See the header.
  *
- * What was tried for the outbox. Sending before every firing: a step of columns (weir bench actors) becomes shorter
- * where cores share a cache (stencil 183 to 164 ns) and longer where they do not (417 to 453 ns; a chain's 8 to 11 ns).
- * Looking at the clock after every row of two firings or more, or whenever there is nothing to fire: the step of fan2
+ * Two other ways were tried for the outbox. Sending before every firing: a step of columns (weir bench actors) becomes
+ * shorter where cores share a cache (stencil 183 to 164 ns) and longer where they do not (417 to 453 ns; a chain's 8 to 11
+ * ns). Looking at the clock after every row of two firings or more, or whenever there is nothing to fire: the step of fan2
  * goes from 108 to 137 ns, as that is just when an answer comes.
  *
  * The inner loop looks at the mailbox before each firing, for messages and for orders: two loads of lines that are in
@@ -34,7 +34,7 @@
 /* Has a copy in worker_run()'s loop and one in worker_turn(): a call would cost 20 instructions a firing. */
 #define IN_LOOP static inline __attribute__((always_inline))
 
-/* What the last measured firing says of those to come. */
+/* The forecast of the last measured firing for those to come. */
 static void learn_cost(struct actor *actor, int64_t ns, bool all_clocked)
 {
     bool cheap = ns <= CHEAP_NS && !all_clocked && !actor->foreign;
@@ -75,8 +75,8 @@ IN_LOOP weir_status fire_clocked(struct worker *worker, struct actor *actor, str
     return status;
 }
 
-/* Sends what is unsent if the next row would make it wait too long, or nobody knows how long. What goes over the wire
- * waits a little also when the pace is slow: sending is what makes it slow, and several cost as much as one. */
+/* Sends what is unsent if the next row would make it wait too long, or nobody knows how long. A message over the wire waits a
+ * little also when the pace is slow: sending is what makes it slow, and several cost as much as one. */
 static inline void flush_before(struct worker *worker, const struct actor *actor)
 {
     if (!worker->lane.outbox.count) {
@@ -207,7 +207,7 @@ static void worker_hold(struct worker *worker)
     worker->owner->held(worker->owner, worker->begun, again);
 }
 
-/* Who is done has nothing to change; and the owner may be about to begin the next run. */
+/* A worker that is done has nothing to change; and the owner may be about to begin the next run. */
 static void worker_limit(struct worker *worker)
 {
     const struct worker_owner *owner = worker->owner;
@@ -223,7 +223,7 @@ static void worker_limit(struct worker *worker)
     worker_allow(worker, worker->held && worker->begun < limit ? worker->begun : limit);
 }
 
-/* What changes the firings that are left. */
+/* Changes the firings that are left. */
 static void worker_obey_run(struct worker *worker, uint32_t orders)
 {
     if (orders & LANE_START)
@@ -266,7 +266,7 @@ static void worker_passed(struct worker *worker)
     worker->owner->refused(worker->owner, launch->actor, kernel, launch->firing, &refusal);
 }
 
-/* Of queues that run ahead: takes in what has passed. Who is first in turn and has no room for a mark waits for one. */
+/* For queues that run ahead: takes in what has passed. The first in turn without room for a mark waits for one. */
 static void worker_look_ahead(struct worker *worker)
 {
     uint32_t rank;
@@ -392,7 +392,7 @@ void worker_run(struct worker *worker)
         ahead_abort(&worker->ahead);
 }
 
-/* What is unsent at its end is sent: others' turns may take long. */
+/* Messages that are unsent at its end are sent: others' turns may take long. */
 bool worker_turn(struct worker *worker)
 {
     struct lane *lane = &worker->lane;

@@ -36,16 +36,15 @@
  * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings
  * each actor has left.
  *
- * Of queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has
- * nothing to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time.
- * The run is over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when
- * it hears of a failure it ends what is under way on them. What a kernel refused is such a failure, which it sees with the
- * next mark.
+ * For queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has nothing
+ * to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time. The run is
+ * over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when it hears of a
+ * failure it ends what is under way on them. A refusal of a kernel is such a failure, which it sees with the next mark.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
  * (actors/watch/flight.h).
  *
- * The worker owns its lane, its actors and its trace. Who owns the worker (struct worker_owner: a session) may read its
+ * The worker owns its lane, its actors and its trace. The owner of the worker (struct worker_owner: a session) may read its
  * actors at rest (after done()) and after it has left its thread (actors/crew.h).
  */
 #ifndef ACTORS_WORKER_H
@@ -59,7 +58,7 @@
 
 struct finite;
 
-/* What a worker asks of its owner, and tells it. All by the worker's thread, and none of it between two firings. */
+/* The questions of a worker to its owner, and its news. All by the worker's thread, and none of it between two firings. */
 struct worker_owner {
     /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the
      * thread's error says why, it fires nothing. */
@@ -126,7 +125,7 @@ struct worker {
 void worker_run(struct worker *worker);
 
 /* Its turn among several: until it has nothing to fire, or WORKER_TURN rows of firings long. False: there was nothing to
- * do. Of queues that run ahead it may have none. */
+ * do. For queues that run ahead it may have none. */
 bool worker_turn(struct worker *worker);
 
 void worker_close(struct worker *worker);

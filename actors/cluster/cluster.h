@@ -14,13 +14,13 @@
  *
  * The session uses the cluster, which sees of it only struct cluster_owner (ranks.c).
  *
- * Rounds. What all ranks do together at rest (open, read, write) is a round: each sends what it has to give, then a
- * mark to its neighbours (transport/net/peer.h), and waits for theirs. Rank 0, whose neighbours are all, sends its
- * marks last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has
- * sent before its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded.
- * A mark says what the round is for: ranks that make different calls are told. Who runs while others are in a round
- * sends no mark; so who waits for long asks those whose marks it lacks, saying how many runs it has begun: one that has
- * begun more, and not this round, makes other calls.
+ * Rounds. A call that all ranks make together at rest (open, read, write) is a round: each sends what it has to give, then a
+ * mark to its neighbours (transport/net/peer.h), and waits for theirs. Rank 0, whose neighbours are all, sends its marks
+ * last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has sent before
+ * its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded. A mark says what
+ * the round is for: ranks that make different calls are told. A rank that runs while others are in a round sends no mark; so
+ * who waits for long asks those whose marks it lacks, saying how many runs it has begun: one that has begun more, and not
+ * this round, makes other calls.
  *
  * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls
  * (transport/net/net.h).
@@ -36,10 +36,10 @@
 #include "transport/line/links.h"
 #include "transport/net/net.h"
 
-/* What a round is for. */
+/* The purpose of a round. */
 enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, ROUND_RUN, ROUND_KINDS };
 
-/* What a rank says beside its mark: whether it has come so far, and a sentence if not. */
+/* A rank says this beside its mark: whether it has come so far, and a sentence if not. */
 #define ROUND_NOTE_BYTES 1024
 #define ROUND_SURVEY 16 /* in the place of how a save or load is to be: what hosts have is found out */
 struct round_note {
@@ -57,8 +57,8 @@ struct arrival {
     unsigned char data[];
 };
 
-/* What has come of this round and the next; [round & 1]. Under the lock, but for `now`, which only the session's thread
- * changes. */
+/* The messages of this round and the next that have come; [round & 1]. Under the lock, but for `now`, which only the
+ * session's thread changes. */
 struct rounds {
     pthread_mutex_t lock;
     struct arrival *arrivals; /* owned */
@@ -72,7 +72,7 @@ struct rounds {
     _Atomic uint64_t now;
 };
 
-/* What a rank has begun of a run: before this step, or all of it (WIRE_WHOLE_RUN). Or how a run ended. */
+/* The part of a run that a rank has begun: before this step, or all of it (WIRE_WHOLE_RUN). Or how a run ended. */
 struct begun {
     uint64_t run;
     int64_t step;
@@ -109,8 +109,8 @@ struct cluster {
 weir_status cluster_open(struct cluster **to, struct cluster_owner *owner, const weir_plan *plan,
                          struct cluster_env *env, const struct report *report);
 
-/* What follows up to cluster_begin() does nothing alone, where the cluster is NULL. Lanes of these sizes; ring_of: by
- * actor, the number of its lane (UINT32_MAX: none here). */
+/* The functions up to cluster_begin() do nothing alone, where the cluster is NULL. Lanes of these sizes; ring_of: by actor,
+ * the number of its lane (UINT32_MAX: none here). */
 weir_status cluster_share(struct cluster *cluster, const struct lane_size *sizes, uint32_t lanes, const uint32_t *ring_of);
 
 /* `computing`: workers that compute; `free`: a worker may take in what comes over the wire while it waits, when it is the

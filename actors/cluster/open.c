@@ -77,7 +77,7 @@ weir_status cluster_open(struct cluster **to, struct cluster_owner *owner, const
 
 /* ---- runs ---- */
 
-/* What the program reads of others, to those who run it and cannot see it. */
+/* Sends the values that the program reads of others to those who run it and cannot see them. */
 static weir_status send_crossing(struct cluster *c, uint32_t program)
 {
     const struct links *links = &c->links;

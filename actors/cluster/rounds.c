@@ -14,7 +14,7 @@
 
 #define ASK_NS INT64_C(1000000000) /* between questions to those who do not come */
 
-/* What a rank says that waits in a round. */
+/* The words of a rank that waits in a round. */
 struct question {
     uint64_t about, run; /* what the round is for; how many runs it has begun */
 };
@@ -434,7 +434,7 @@ weir_status cluster_spread(struct cluster *c, enum round_kind kind, const void *
     return status;
 }
 
-/* What was found stays until the round is closed; what comes early for the next one is put in front of it meanwhile. */
+/* The messages found stay until the round is closed; what comes early for the next one is put in front of it meanwhile. */
 const struct arrival *cluster_round_find(struct cluster *c, uint32_t rank, uint32_t shard)
 {
     pthread_mutex_lock(&c->rounds.lock);

@@ -1,22 +1,22 @@
 /* actors/cluster/stop.c: how the ranks agree on the step after which a run ends before its time. See stop.c for
  * what each does by itself, and docs/wire.md for the frames.
  *
- * Stop. Whoever is asked holds its own workers, and tells rank 0 how many steps they have begun; rank 0 asks all others
+ * Stop. A rank that is asked holds its own workers, and tells rank 0 how many steps they have begun; rank 0 asks all others
  * to hold the same run, and when it knows of all, tells the limit, the most that anybody has begun:
  *
  *     rank 2 (asked): holds  --BEGUN 17-->  rank 0: holds  --HOLD-->  rank 1: holds
  *                                           rank 0        <--BEGUN 19--
  *                     goes on  <--LIMIT 19--  rank 0  --LIMIT 19-->  goes on
  *
- * Runs are told apart by their numbers, as ranks may be several apart. Who has done all of the run already says so:
- * then that is how far it goes. Who has not come to it yet holds when it begins it.
+ * Runs are told apart by their numbers, as ranks may be several apart. A rank that has done all of the run already says so:
+ * then that is how far it goes. A rank that has not come to it yet holds when it begins it.
  *
  * End. A rank whose source ends, or fails, tells its neighbours before which step, and each that learns something by
  * that tells its own. The lowest step counts.
  *
  * A rank without a device, which is *idle*, runs as long as others: who comes to the end of a run tells the idle ones
- * among its neighbours by a LIMIT, and so does rank 0 when it is one itself and has been told. What comes of runs that an
- * idle rank has not begun yet is kept for then.
+ * among its neighbours by a LIMIT, and so does rank 0 when it is one itself and has been told. Words about runs that an idle
+ * rank has not begun yet are kept for then.
  *
  * LIMIT and END are passed on by all before they say BYE, on the same way, so nobody takes a rank for one that left in
  * the middle of a run when it has only heard of its end first.
@@ -84,8 +84,8 @@ void cluster_hold_began(struct cluster *c)
         tell(c, NET_NEIGHBOURS, WIRE_HOLD_ASK, c->owner->run->number, 0);
 }
 
-/* What the rank has begun of this run, as far as is known; -1: it has not said. Who has left has done what it had
- * to. */
+/* The steps of this run that the rank has begun, as far as is known; -1: it has not said. A rank that has left has done what
+ * it had to. */
 static int64_t begun_by(struct cluster *c, uint32_t rank, uint64_t run)
 {
     if (c->begun[rank].run == run)
@@ -150,7 +150,7 @@ void cluster_tell_over(struct cluster *c, int64_t step)
             tell(c, r, WIRE_HOLD_LIMIT, c->owner->run->number, step);
 }
 
-/* Of a run that has not begun here. Several tell of one. False: no memory. */
+/* Notes a step of a run that has not begun here. Several tell of one. False: no memory. */
 static bool keep_over(struct cluster *c, uint64_t run, int64_t step)
 {
     for (uint32_t i = 0; i < c->over_count; i++)

@@ -3,11 +3,11 @@
  * With `.check_finite` each output of a kernel, and what the kernel keeps (an optimizer's moments), is looked at right
  * after the call, before anybody is told of it: an element that is NaN or infinite is the kernel's failure. So the op
  * that is named had finite inputs, unless one came unseen, as a parameter that was loaded or written, and then the
- * sentence says so. What is pushed is looked at, too, and refused. Integers hold no such values.
+ * sentence says so. Pushed values are looked at, too, and refused. Integers hold no such values.
  *
  *     on CPUs              every kernel of this rank
- *     on accelerators      nothing: a queue runs ahead of its device. What they compute is looked at where it reaches
- *                          the host, in sinks, calls and pulls: the sentence names that and the step, not the op
+ *     on accelerators nothing: a queue runs ahead of its device. Values that they compute are looked at where they reach the
+ *     host, in sinks, calls and pulls: the sentence names that and the step, not the op
  *     with a loss scale    not the backward pass and the updates, whose gradients may overflow: what follows of that is
  *                          the scale's to decide
  *
@@ -119,7 +119,7 @@ static bool overlap(const weir_view *a, const weir_view *b)
            y < x + weir_shape_count(&a->shape) * (int64_t)weir_dtype_bytes(a->dtype);
 }
 
-/* What was written over by an output is gone; it was looked at when it was made. */
+/* An input that was written over by an output is gone; it was looked at when it was made. */
 static bool is_gone(const weir_kernel_args *args, const weir_view *in)
 {
     for (int o = 0; o < args->out_count; o++)

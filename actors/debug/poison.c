@@ -10,8 +10,8 @@
  *     slots of registers      before the kernel that first writes them; after the last kernel of their reader, where
  *                             they have one, and it sees the bytes themselves (others cannot tell who is last)
  *
- * What starts full, states and snapshots are left alone; so is memory that the host cannot reach. Results are the same
- * bits as without. A session that is not poisoned pays nothing: kernels are called through a function that is put in
+ * Registers that start full, states and snapshots are left alone; so is memory that the host cannot reach. Results are the
+ * same bits as without. A session that is not poisoned pays nothing: kernels are called through a function that is put in
  * front of them when the session is built.
  *
  * A *stretch* is filled before or after a kernel. All of them are found from the plan when the session is built, and
@@ -157,7 +157,7 @@ static bool shares_place(const weir_plan *plan, const plan_range *range, uint32_
     return false;
 }
 
-/* What has windows has one slot. */
+/* A register with windows has one slot. */
 static bool add_whole(struct poison *poison, struct stretch stretch)
 {
     struct stretch *to = stretch.bytes ? add(poison, stretch.kernel, stretch.after) : NULL;
@@ -299,7 +299,7 @@ static void see_window(struct poison *poison, uint32_t operand, bool onto)
             (struct within){first, first + poison->plan->regsts[tensor->owner].slot_bytes, tensor->owner, onto};
 }
 
-/* What another rank sends to where it is gathered is there before that is. */
+/* A shard that another rank sends to where it is gathered is there before the gathered tensor is. */
 static void see_arrival(struct poison *poison, uint32_t operand)
 {
     const plan_operand *of = &poison->plan->operands[operand];
@@ -309,7 +309,7 @@ static void see_arrival(struct poison *poison, uint32_t operand)
         (struct within){first, first + plan_tensor_bytes(tensor), tensor->owner, false};
 }
 
-/* Those that kernels of this process gather from, and sums that they write over a term. */
+/* The windows that kernels of this process gather from, and sums that they write over a term. */
 static bool find_windows(struct poison *poison)
 {
     const weir_plan *plan = poison->plan;

@@ -353,7 +353,7 @@ static weir_status read_runs(weir_checkpoint *c, const struct keep_tensor *tenso
     return WEIR_OK;
 }
 
-/* What of the box `want`, whose elements go to `to`, lies in this shard. */
+/* Reads the part of the box `want`, whose elements go to `to`, that lies in this shard. */
 static weir_status read_from(weir_checkpoint *c, const struct keep_tensor *tensor, const weir_checkpoint_shard *shard,
                              const struct keep_box *want, size_t element, char *to)
 {

@@ -15,15 +15,15 @@
  *     rank 0        files, fsync ... waits for parts ... index, fsync, fsync folder, rename, fsync root, prune
  *     rank r        files, fsync, part by rename ... waits: the folder has its name, or is gone
  *
- * Whoever fails makes the folder go away, which needs no space on the disk, and that is how the others know: so all
- * ranks succeed, or all fail. (After its part rank r has nothing to take back: rank 0 decides.) A crash at any point
- * leaves checkpoints with their names as they were, or the new one whole under its name.
+ * A rank that fails makes the folder go away, which needs no space on the disk, and that is how the others know: so all ranks
+ * succeed, or all fail. (After its part rank r has nothing to take back: rank 0 decides.) A crash at any point leaves
+ * checkpoints with their names as they were, or the new one whole under its name.
  *
  * A frozen shard (nothing in the plan changes it) goes to a second file, which is linked from the newest checkpoint of
  * the root rather than written when its header and the checksums of its shards are the same there.
  *
- * Of shards that several ranks hold alike one rank writes; replicas by several are taken once. Shards that do not cover
- * a tensor, or overlap and differ, fail the save.
+ * If several ranks hold shards alike, one rank writes them; replicas by several are taken once. Shards that do not cover a
+ * tensor, or overlap and differ, fail the save.
  *
  * One thread at a time; begin and add may be on another than run. All memory that pieces name stays as it is until run
  * is over, or write, which is the first half of it. Nothing here knows of sessions: a save has no effect but on its folder.

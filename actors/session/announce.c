@@ -11,13 +11,13 @@
  * (its mailbox is asleep), or the descriptor is readable because of it. A message may come without a value or room (of
  * several edges one), so what wakes is looked at, and watched again, by the next call of weir_session_ready().
  *
- * The descriptor is emptied first, then everything is looked at. What comes after the first is written again; what came
- * before it is seen by the second. `rung` saves system calls: it is set by who writes and cleared between the two.
+ * The descriptor is emptied first, then everything is looked at. A change after the first is written again; what came before
+ * it is seen by the second. `rung` saves system calls: it is set by who writes and cleared between the two.
  *
  * Where other processes post to the mailbox a thread tells of it (ringer.c).
  *
- * A lane has one owner at a time (session_take_lane()): a thread in push or pull, or one that looks. Who is done with a
- * push or pull lets go and then looks itself, so one who found the lane taken may pass it over.
+ * A lane has one owner at a time (session_take_lane()): a thread in push or pull, or one that looks. A thread that is done
+ * with a push or pull lets go and then looks itself, so one who found the lane taken may pass it over.
  */
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -40,7 +40,7 @@ static void lane_leave(struct lane *lane)
     atomic_store(&lane->used, LANE_UNUSED);
 }
 
-/* Who looks is soon done. */
+/* A thread that looks is soon done. */
 bool session_take_lane(struct lane *lane)
 {
     while (!lane_try(lane, LANE_CALLED)) {
@@ -82,7 +82,7 @@ static bool lane_watch(struct weir_session *s, struct actor *actor)
     return asleep;
 }
 
-/* Of orders nothing is kept: what they tell of is announced, too. */
+/* Orders are not kept: what they tell of is announced, too. */
 static void watch_again(struct weir_session *s, struct actor *actor)
 {
     if (!lane_try(actor->lane, LANE_LOOKED_AT))

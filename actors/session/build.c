@@ -3,7 +3,7 @@
  * through memory.
  *
  * Ports that read constants are left out: their registers are never published nor freed again, so there is nothing to
- * count. So are those that read what another program makes: it is at rest meanwhile.
+ * count. Ports that read another program are left out, too: it is at rest meanwhile.
  *
  * Where several actors or rings share an array, their parts are counted first, then laid one behind the other, then
  * filled; struct building has how far each is filled.
@@ -20,7 +20,7 @@
 #define LINE_BYTES 64
 #define PENDING_ALIGN (LINE_BYTES / sizeof(uint32_t)) /* registers of different workers share no line */
 
-/* What is only known while a session is built. */
+/* Facts that are only known while a session is built. */
 struct building {
     struct weir_session *s;
     uint32_t *edges;       /* by register: of its edges, those that are made */
@@ -309,7 +309,7 @@ static void build_views(struct building *b)
             build_view(b, o);
 }
 
-/* What devices do together has no kernel, but a meeting (groups.c). */
+/* A meeting of devices has no kernel (groups.c). */
 weir_status session_find_kernel(const struct weir_session *s, const plan_kernel *kernel, const weir_op *op,
                                 weir_kernel_fn *call)
 {

@@ -129,7 +129,7 @@ weir_status caller_check_report(const char *function)
                : error_set(WEIR_E_STATE, "weir_session_%s: called by a function that gets a report", function);
 }
 
-/* Of a session that is open. */
+/* Whether the session is open. */
 static weir_status check_process(const struct weir_session *s, const char *function)
 {
     if (LIKELY(home_is_here(&s->callers.home)))
@@ -163,7 +163,7 @@ weir_status caller_check_outside(const struct weir_session *s, const char *funct
 
 /* ---- who comes in ---- */
 
-/* Who closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
+/* Either a thread that closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
 static weir_status enter(struct weir_session *s, const char *function, bool outside)
 {
     struct place *place = s ? find(s) : NULL;

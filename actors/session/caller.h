@@ -4,8 +4,8 @@
  *
  *     one that comes late    has a session that was closed, or is being closed by another thread. The process has a list
  *                            of places for those that are open, which is looked at without a lock: a few loads. (A
- *                            pointer that malloc() has given to a later session is that session). Who may wait counts
- *                            itself in the place first (session_enter()), and close waits for those; so of several
+ *                            pointer that malloc() has given to a later session is that session). A thread that may wait
+ *                            counts itself in the place first (session_enter()), and close waits for those; so of several
  *                            threads that close at the same time one does, and the others are told
  *     a child of fork()      has a copy of the session's memory, but none of its threads. Each session has a page that
  *                            the kernel gives to a child as zeros (MADV_WIPEONFORK), so asking costs one load

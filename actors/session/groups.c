@@ -82,7 +82,7 @@ static weir_status check_devices(const struct weir_session *s)
     return WEIR_OK;
 }
 
-/* Of this session alone. */
+/* A number of this session alone. */
 static uint64_t session_number(void)
 {
     static _Atomic uint32_t opened;
@@ -333,7 +333,7 @@ static void list_meeting(struct meeting_lists *lists, struct device_meeting *mee
     }
 }
 
-/* Of groups of this process, or of devices that need no key, all are moves. */
+/* In groups of this process, or of devices that need no key, all are moves. */
 static void list_meetings(const struct weir_session *s, const struct gathers *gathers)
 {
     struct meeting_lists lists = {.s = s, .moves = s->devices.groups->moves, .gathers = s->devices.groups->gathers};
@@ -362,7 +362,7 @@ struct group_key {
     unsigned char bytes[DEVICE_KEY_BYTES];
 };
 
-/* Of a rank, then of all: which gathers are none for some member, and keys behind. */
+/* The lists of a rank, then of all: which gathers are none for some member, and keys behind. */
 struct said {
     uint8_t *bytes;           /* owned */
     size_t refusals;          /* one for each gather, as bytes; rounded up, so that keys are aligned */
@@ -401,7 +401,7 @@ static void add_said(void *ctx, uint32_t rank, const void *data, size_t bytes)
     }
 }
 
-/* Of this rank's groups in which the first member is here, and others are not. */
+/* Adds this rank's groups in which the first member is here, and others are not. */
 static weir_status make_keys(const struct weir_session *s, struct said *said)
 {
     const struct session_groups *groups = s->devices.groups;
@@ -508,7 +508,7 @@ static bool spreads(const weir_plan *plan)
     return false;
 }
 
-/* What rank 0 has is all, then; gathers that a rank has refused are none. */
+/* Rank 0's list is then that of all; gathers that a rank has refused are none. */
 static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct said *said)
 {
     struct cluster *c = s->built.cluster;

@@ -102,7 +102,7 @@ weir_status session_bind(struct weir_session *s, const weir_session_opts *opts)
 
 /* ---- what calls keep ---- */
 
-/* What opens and closes the state of a kernel's calls, and what they are bound with. */
+/* The functions that open and close the state of a kernel's calls, and their bindings. */
 typedef struct keeper {
     weir_open_fn open;
     weir_close_fn close;
@@ -266,7 +266,7 @@ static weir_status turn_refused(struct weir_session *s, const struct turn *turn)
     return arrived ? WEIR_OK : ending_failure_for_pull(&s->ending);
 }
 
-/* Why it will not come without another run. Who has a timeout may wait for that. */
+/* Why it will not come without another run. A caller with a timeout may wait for that. */
 static weir_status turn_hopeless(struct weir_session *s, const struct turn *turn)
 {
     if (turn->timeout_ms >= 0 || !session_at_rest(s) ||

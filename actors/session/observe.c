@@ -63,7 +63,7 @@ void session_beat(const struct weir_session *s, struct wire_frame *frame)
 
 /* ---- a worker's answer ---- */
 
-/* Who has launches under way lacks nothing to read yet: it is they that keep the slots. */
+/* A queue with launches under way lacks nothing to read yet: it is they that keep the slots. */
 static void look_at_actor(struct look *look, const struct weir_session *s, const struct actor *actor)
 {
     const plan_actor *plan = &s->plan->actors[actor->id];
@@ -78,7 +78,7 @@ static void look_at_actor(struct look *look, const struct weir_session *s, const
         look_add(look, (struct wait_entry){actor->id, WAITS_TURN, actor->step});
 }
 
-/* Of a member of a collective: whose turn it is, and how far it has come. */
+/* For a member of a collective: whose turn it is, and how far it has come. */
 static void look_at_member(struct look *look, const struct actor *actor)
 {
     int64_t passed = actor->firing - ahead_launched(actor);

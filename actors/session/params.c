@@ -157,7 +157,7 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
                      weir_dtype_name(value->dtype), given);
 }
 
-/* What a reader that comes now would see. */
+/* The slot that a reader that comes now would see. */
 static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *tensor)
 {
     return built_kept_slot(&s->built, tensor, plan_kept_slots(s->plan, tensor) - 1);
@@ -189,7 +189,7 @@ static weir_status write_shard(const struct weir_session *s, const plan_tensor *
     return status;
 }
 
-/* What read and write check before they touch anything. A session that has failed can be read. */
+/* Checks of read and write before they touch anything. A session that has failed can be read. */
 static weir_status param_open(const struct weir_session *s, const char *verb, const char *name, const plan_param **param)
 {
     weir_status status = session_check_still(s, verb);
@@ -216,7 +216,7 @@ static bool elements_here(const struct weir_session *s, const plan_param *param,
     return false;
 }
 
-/* What is not here cannot be had any more; and what was being changed when its kernel failed is nothing. */
+/* A shard that is not here cannot be had any more; and what was being changed when its kernel failed is nothing. */
 static weir_status check_readable(const struct weir_session *s, const plan_param *param)
 {
     const char *name = plan_text(s->plan, param->name);
@@ -254,7 +254,7 @@ static weir_status send_shard(struct weir_session *s, uint32_t shard)
     return status;
 }
 
-/* What came of another rank's shard goes to its rows. */
+/* Copies what came of another rank's shard to its rows. */
 static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
 {
     const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
@@ -270,7 +270,7 @@ static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
     return WEIR_OK;
 }
 
-/* What cannot be sent to the other ranks ends the session for all. */
+/* An error in sending to the other ranks ends the session for all. */
 static void give_up(struct weir_session *s, weir_status status)
 {
     if (status && s->built.cluster)

@@ -1,6 +1,5 @@
 /* actors/session/queues.c: the queues of a session that run ahead of their devices (actors/ahead.h): they are opened,
- * their kernels are prepared, they are tied to actors and edges, asked about, closed. What those for collectives have
- * besides is in groups.c.
+ * their kernels are prepared, they are tied to actors and edges, asked about, closed. Queues for collectives are in groups.c.
  *
  * All of it hangs on session->queues, which is NULL as long as every kind of device here is done when its kernels return.
  */

@@ -405,7 +405,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     return status ? status : session_open_calls(s);
 }
 
-/* What is wrong with what open was given, or NULL. Firings are counted from step 0 on, so the count has to fit. */
+/* The mistake in the options of open, or NULL. Firings are counted from step 0 on, so the count has to fit. */
 static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *opts, char *text, size_t bytes)
 {
     if (!plan)
@@ -428,7 +428,7 @@ static const char *opts_wrong(const weir_plan *plan, const weir_session_opts *op
 
 static weir_status session_end(struct weir_session *s);
 
-/* What the program calls it; else what its plan is called and, for all but the first, a number. */
+/* The program's name for the session; else what its plan is called and, for all but the first, a number. */
 static void name_session(struct weir_session *s, const char *given)
 {
     static _Atomic uint32_t opened;

@@ -101,7 +101,7 @@ void session_fail_kernel(struct weir_session *session, const struct actor *actor
 void session_fail_refused(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                           int64_t firing, const weir_refusal *refusal);
 
-/* What is to be loaded is half there, and why. */
+/* A load has ended half way, and why. */
 void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);
 
 /* That sentence with the user's file and line. */

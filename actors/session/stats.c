@@ -37,7 +37,7 @@ static void add_queues(const struct weir_session *s, bool io, weir_session_stats
             add_queue(s, q, &stats->queue[stats->queue_count++], stats->seconds);
 }
 
-/* What arrives from other hosts lies beside the arenas. */
+/* Adds the bytes that arrive from other hosts, which lie beside the arenas. */
 static void add_transfers(const struct weir_session *s, weir_session_stats *stats)
 {
     const struct links *links = s->built.cluster ? &s->built.cluster->links : NULL;

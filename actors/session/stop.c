@@ -17,8 +17,8 @@
  * of its own, misses none.
  *
  * A source that has no more values (WEIR_END), or fails, limits the run too: to the steps before. Others may have begun
- * that step; what they did of it stays where it is, since no run follows: session_end_before(). Of several such steps
- * the first counts.
+ * that step; what they did of it stays where it is, since no run follows: session_end_before(). If several such steps are
+ * given, the first counts.
  *
  * That is so in main. A source of another program has values for what it is asked for, or fails as any kernel does:
  * what that program says is the user's question, not where the values end.
@@ -163,7 +163,7 @@ weir_status session_begin(struct weir_session *s, uint32_t program, const weir_r
     return begins ? WEIR_OK : ending_failure(e);
 }
 
-/* At rest: whether the session is at its end, and then how. Who waits for values is to look again. */
+/* At rest: whether the session is at its end, and then how. Threads that wait for values look again. */
 static void settle(struct weir_session *s)
 {
     struct ending *e = &s->ending;

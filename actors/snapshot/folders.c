@@ -199,7 +199,7 @@ struct snapshot {
     struct reader sources; /* so many as its first number says */
 };
 
-/* Of one rank. Of one that cannot be read nothing is there. */
+/* Of one rank. A folder that cannot be read has nothing. */
 struct statement {
     uint64_t folder;
     int snapshots_count;
@@ -270,7 +270,7 @@ static bool has(const struct snapshot *snapshot, uint32_t shard)
     return snapshot && snapshot->bits[shard / 8] >> shard % 8 & 1;
 }
 
-/* Who sends begins with another rank for each shard, so that it is not always the same. */
+/* A sender begins with another rank for each shard, so that it is not always the same. */
 static uint32_t find_sender(const struct judge *j, uint32_t shard)
 {
     for (uint32_t i = 0; i < j->ranks; i++)
@@ -382,7 +382,7 @@ static void add_sources(struct folders *f, struct reader from)
     }
 }
 
-/* Of a save those that are said, to load those of the snapshot. */
+/* Gathers the sources that are told for a save, and those of the snapshot for a load. */
 static void gather_sources(struct judge *j)
 {
     for (uint32_t r = 0; r < j->ranks; r++)
@@ -451,7 +451,7 @@ static weir_status no_memory(void)
     return error_set(WEIR_E_MEMORY, "no memory to find out what snapshots there are");
 }
 
-/* On rank 0: all statements become a verdict, in *out. What fails is told by an empty one. */
+/* On rank 0: all statements become a verdict, in *out. An empty statement tells a failure. */
 static void judge_all(struct judge *j, struct writer *out)
 {
     struct folders *f = j->folders;

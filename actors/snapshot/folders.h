@@ -40,7 +40,7 @@ struct folders_ask {
     int sources_count;
 };
 
-/* What all ranks know after a survey. */
+/* The facts that all ranks know after a survey. */
 struct folders {
     struct pool pool;    /* of all that follows */
     uint64_t asked;      /* the number of rank 0's */

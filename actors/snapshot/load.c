@@ -46,7 +46,7 @@ static weir_status open_at(struct loading *l, const char *path)
     return WEIR_OK;
 }
 
-/* What is behind the last slash of the checkpoint's path, when that is below `dir`; else "". */
+/* The part behind the last slash of the checkpoint's path, when that is below `dir`; else "". */
 static const char *name_below(const char *dir, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -234,7 +234,7 @@ static weir_status check_names(const struct loading *l)
     return status || l->opts->partial ? status : check_none_left(l);
 }
 
-/* Of the shards of this rank with the same elements the first one stands for all. */
+/* If shards of this rank have the same elements, the first one stands for all. */
 bool load_stands(const struct loading *l, const plan_param *param, uint32_t i)
 {
     const struct snapshots *s = l->s;
@@ -331,7 +331,7 @@ static weir_status check_step(const struct loading *l)
                      (long long)l->step);
 }
 
-/* What a part has of names was looked at when it was chosen. */
+/* The names in a part were looked at when it was chosen. */
 static weir_status prove_all(struct loading *l)
 {
     if (load_is_snapshot(l))

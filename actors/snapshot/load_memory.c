@@ -1,8 +1,8 @@
 /* actors/snapshot/load_memory.c: a snapshot in the memory of several hosts becomes the state of a session.
  *
- * Each rank reads what it holds from its own host's folder. What that lacks is sent by the rank that the survey has
- * named, which reads it from its folder: a round for each parameter of which something has to be sent, so that no more
- * than one is under way; and none where every host has what it needs, which is so when all of them are still there.
+ * Each rank reads what it holds from its own host's folder. The rank that the survey has named sends what is missing there,
+ * which it reads from its own folder: a round for each parameter of which something has to be sent, so that no more than one
+ * is under way; and none where every host has what it needs, which is so when all of them are still there.
  *
  * Senders prove what they will send before anything is changed, as everybody proves what it will read.
  */

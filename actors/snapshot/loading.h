@@ -1,6 +1,6 @@
 /* actors/snapshot/loading.h: one load under way, between load.c and load_memory.c.
  *
- * What is loaded is a checkpoint on disk, of which `from` has everything, or a snapshot in the memory of several hosts
+ * The source is a checkpoint on disk, of which `from` has everything, or a snapshot in the memory of several hosts
  * (folders.h), of which `from` is this host's part; what that lacks is sent by other ranks.
  */
 #ifndef ACTORS_SNAPSHOT_LOADING_H

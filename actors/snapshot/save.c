@@ -7,10 +7,10 @@
  *       every shard that this rank saves becomes a piece --->   files, fsync; rank 0: index, rename (actors/keep/save.h)
  *       sync: wait; a round tells what became of it
  *
- * There is one way of writing, whether it is waited for or not. What differs is where a piece lies: in the arena, where
- * it is as long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the
- * plan's snapshot slot. What lies where the host cannot go (on an accelerator) is copied out in either case: into the
- * snapshot, which is in the host's memory beside it, or into memory that is there as long as the save is.
+ * There is one way of writing, whether it is waited for or not. The place of a piece differs: in the arena, where it is as
+ * long as nothing runs; or, when the session is to go on at once, in the copy that was made of it in the plan's snapshot
+ * slot. A piece where the host cannot go (on an accelerator) is copied out in either case: into the snapshot, which is in the
+ * host's memory beside it, or into memory that is there as long as the save is.
  *
  * A save into memory (folders.h) is the same save once in every host's folder, with the ranks that see it in the parts
  * of rank 0 and the others. Its files are the copy: so the calling thread writes them, and the writer's has only to
@@ -18,8 +18,7 @@
  *
  * The writer knows the session by what it needs while it waits for other ranks: whether they still live. When the
  * session has failed, what ranks that have only failed still write is waited for; whoever does not get ready in time is
- * taken to be gone. What a session was saving that is cancelled is given up at once. The session's own state is not
- * touched by it.
+ * taken to be gone. A save of a session that is cancelled is given up at once. The session's own state is not touched by it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -389,8 +388,7 @@ static weir_status add_sources(struct keep_save *save, const weir_checkpoint_sou
 
 /* ---- one save ---- */
 
-/* What the name of a folder is for. Two saves of one session have different ones, and so have those of two
- * processes. */
+/* The purpose of a folder's name. Two saves of one session have different ones, and so have those of two processes. */
 static uint64_t nonce_new(const struct snapshots *s)
 {
     struct timespec now;
@@ -460,7 +458,8 @@ static weir_status begin_on_disk(struct saving *g, const char *name)
     return WEIR_OK; /* whether it has begun is part of what is agreed on next */
 }
 
-/* In each folder the first of the ranks that see it begins. What would be loaded now is all that stays beside it. */
+/* In each folder the first of the ranks that see it begins. The checkpoint that would be loaded now is all that stays beside
+ * it. */
 static weir_status begin_in_memory(struct saving *g, const char *name)
 {
     struct folders_ask ask = {.dir = g->dir, .kind = ROUND_SAVE, .after = -1, .nonce = nonce_new(g->s),
@@ -497,7 +496,7 @@ static weir_status save_begin(struct saving *g)
     return g->opts->memory ? begin_in_memory(g, name) : begin_on_disk(g, g->opts->name ? g->opts->name : name);
 }
 
-/* What goes into the index of which every folder has one: there all positions, as any of the folders may be lost. */
+/* Fills the index that every folder has: there all positions, as any of the folders may be lost. */
 static weir_status fill_index(struct saving *g, struct keep_save *save)
 {
     uint32_t here;
@@ -507,8 +506,8 @@ static weir_status fill_index(struct saving *g, struct keep_save *save)
     return first ? add_sources(save, g->folders.sources.item, g->folders.sources.count) : WEIR_OK;
 }
 
-/* Every rank has what it will write, and a thread to write with, or none writes. What has begun and is not run is taken
- * back. */
+/* Every rank has what it will write, and a thread to write with, or none writes. A save that has begun and is not run is
+ * taken back. */
 static weir_status save_fill(struct saving *g)
 {
     struct saver *saver = g->s->saver;

@@ -94,7 +94,7 @@ struct flight_about {
  *
  *     worker 0: step 15: x, stage (3 times); step 16: x, stage (failed)
  *
- * What does not fit is left out: the oldest. Returns the length, 0 when nothing has been fired. At rest or after all
+ * Firings that do not fit are left out: the oldest. Returns the length, 0 when nothing has been fired. At rest or after all
  * workers have halted. */
 size_t flight_text(const struct flight *flight, const struct flight_about *about, char *text, size_t bytes);
 

@@ -105,7 +105,7 @@ static bool put_empty(struct waits *waits, uint32_t actor, uint32_t regst)
     return found;
 }
 
-/* What names no register; of some of it members of collectives alone are believed. True: the actor waits. */
+/* Enters a wait that names no register; of some of it members of collectives alone are believed. True: the actor waits. */
 static bool put_state(struct waits *waits, struct wait_entry entry)
 {
     struct waits_actor *actor = &waits->actors[entry.actor];
@@ -178,7 +178,7 @@ static bool runs_by_itself(const weir_plan *plan, uint32_t queue)
     return device_is_accelerator((weir_device_kind)plan->spaces[plan->queues[queue].space.i].kind);
 }
 
-/* Whether one worker runs both queues. Of another rank that is not known; then it may be so when they are of a kind. */
+/* Whether one worker runs both queues. For another rank that is not known; then it may be so when they are of a kind. */
 static bool queues_share(const struct waits *waits, uint32_t a, uint32_t b)
 {
     const plan_queue *queues = waits->plan->queues;

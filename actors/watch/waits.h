@@ -1,6 +1,6 @@
 /* actors/watch/waits.h: who waits for whom: what is known of it, and the text that it becomes.
  *
- * What does not hold is told in entries, one for each condition that an actor with firings left lacks:
+ * A condition that does not hold is told in entries, one for each condition that an actor with firings left lacks:
  *
  *     {actor, regst, step}   `actor`, in `step`, lacks a slot of `regst`: one to fill if it produces it, else one to
  *                            read
@@ -67,7 +67,7 @@ struct waits {
     uint32_t *path;            /* owned, room for all actors; when the text is made */
 };
 
-/* What the report says beside who waits. Times in ns. */
+/* The words of the report beside who waits. Times in ns. */
 struct waits_about {
     int64_t stalled_ns;   /* nothing has fired */
     int64_t steps_end;    /* the run ends before this step */

@@ -151,7 +151,7 @@ static void add_idle(struct text *to, const weir_plan *plan, uint32_t a, bool el
         text_add(to, ": rank %u has not started a run that goes so far", plan_rank_of(plan, a));
 }
 
-/* What does not wait for an actor. */
+/* Waits that are not for an actor. */
 static void add_end(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t a,
                     uint32_t from)
 {

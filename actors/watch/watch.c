@@ -20,7 +20,7 @@
 #define TELL_MIN_NS 10000000 /* between two times that this rank answers others: it may not flood them */
 #define RANKS_NS 1000000000 /* the same for a rank, which asks its workers first, and may be far away */
 
-/* What the watch knows of one worker. */
+/* The watch's knowledge of one worker. */
 struct watched {
     const struct flight *flight; /* borrowed */
     struct look *look;           /* borrowed */
@@ -240,7 +240,7 @@ static bool is_running(struct watch *watch)
     return watch->on.running(watch->on.ctx);
 }
 
-/* What was told belongs to the stall before. */
+/* Lines that were told belong to the stall before. */
 static void begin_again(struct watch *watch, int64_t now)
 {
     watch->changed_ns = now;
@@ -270,8 +270,8 @@ static void tell_stall(struct watch *watch, struct waits_about *about)
     watch->on.report(watch->on.ctx, watch->text);
 }
 
-/* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. Nor is what waits for a kernel of
- * another session on its thread: that is told by the other's watch, if it takes so long. */
+/* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. A wait for a kernel of another session
+ * on its thread is no stall either: that is told by the other's watch, if it takes so long. */
 static void look_into(struct watch *watch, struct waits_about *about)
 {
     look_around(watch);

@@ -11,7 +11,7 @@
  *
  * It knows recorders, looks and a plan, and neither a session nor a worker: what else it asks for are functions that
  * its owner, the session, gives it. It reads no counter of an actor: workers write, and the watch reads after they told
- * so. What workers write lies in the worker, so that a worker that answers late harms nobody.
+ * so. Counters that workers write lie in the worker, so that a worker that answers late harms nobody.
  */
 #ifndef ACTORS_WATCH_WATCH_H
 #define ACTORS_WATCH_WATCH_H
@@ -76,7 +76,7 @@ struct watch_opts {
 weir_status watch_open(struct watch **watch, const struct watch_opts *opts);
 void watch_close(struct watch *watch); /* joins it; also NULL; before the workers stop */
 
-/* What another rank waits for, `count` entries at any address; any thread, but not after watch_close() has begun. Also
+/* Notes the waits of another rank, `count` entries at any address; any thread, but not after watch_close() has begun. Also
  * NULL. Entries are checked; those that make no sense are passed over. */
 void watch_remote(struct watch *watch, uint32_t rank, const void *entries, uint32_t count);
 

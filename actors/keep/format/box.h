@@ -20,7 +20,7 @@ bool keep_box_equal(const struct keep_box *a, const struct keep_box *b);
 /* Elements; 1 of a scalar. */
 int64_t keep_box_count(const struct keep_box *box);
 
-/* What is in both; false when nothing is. */
+/* The box that both share; false when nothing is. */
 bool keep_box_common(const struct keep_box *a, const struct keep_box *b, struct keep_box *common);
 
 /* Whether the box lies in a tensor of this shape. The numbers may be anything. */

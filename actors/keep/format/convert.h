@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of a type by its name in the file: bytes of an element; whether elements are not read as they are. */
+/* For a type by its name in the file: bytes of an element; whether elements are not read as they are. */
 size_t keep_stored_bytes(const char *stored);
 bool keep_stored_differs(const char *stored);
 

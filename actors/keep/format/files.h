@@ -42,7 +42,7 @@ bool keep_write_file(const struct keep_files *files, const char *path, const voi
  * when there is more than `limit`. */
 char *keep_read_file(const char *path, size_t limit, size_t *count, const char **why);
 
-/* What was created, renamed or removed in the folder is on the disk. */
+/* Syncs the folder: files created, renamed or removed in it are so on the disk. */
 bool keep_sync_folder(const struct keep_files *files, const char *path);
 
 /* The folder and those above it, as far as they are not there; on the disk. */

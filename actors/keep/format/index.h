@@ -6,7 +6,7 @@
  *
  * An index is *complete* when, of every tensor and slot, the shards hold every element once. Replicas (the same box,
  * with the same checksum, from several ranks) are made one when parts are merged; boxes that overlap otherwise are an
- * error, as nothing says which of two values counts. Of a checkpoint in the memory of several hosts each has a folder
+ * error, as nothing says which of two values counts. If the checkpoint is in the memory of several hosts, each has a folder
  * with a *part* (part.h): the same, but that elements may be missing.
  *
  * One owner thread. Errors are E_IO (it is not what it should be) or E_MEMORY.
@@ -57,8 +57,8 @@ struct keep_tensor *keep_index_look_up(struct keep_index *index, const char *nam
 /* Takes in the files, shards and sources of a part. `where` begins messages. */
 weir_status keep_index_merge(struct keep_index *index, const struct keep_index *part, const char *where);
 
-/* Makes replicas one, counts, and sorts; then whether it is complete, and every shard within its file. Of a part all
- * but that it is complete. */
+/* Makes replicas one, counts, and sorts; then whether it is complete, and every shard within its file. For a part all but
+ * that it is complete. */
 weir_status keep_index_settle(struct keep_index *index, const char *where);
 weir_status keep_index_settle_part(struct keep_index *index, const char *where);
 

@@ -1,9 +1,9 @@
 /* actors/keep/format/safetensors.c: the header of a safetensors file.
  *
- * What a header claims is compared with what the file has before anything is allocated by it. Shapes are multiplied
- * with overflow in mind; the tensors, sorted by their first byte, must meet end to end, which is at once the proof that
- * none overlaps another, that none lies outside, and that there are no holes in which a file of two meanings could
- * hide something (the format forbids them for that).
+ * The claims of a header are compared with the file before anything is allocated by them. Shapes are multiplied with overflow
+ * in mind; the tensors, sorted by their first byte, must meet end to end, which is at once the proof that none overlaps
+ * another, that none lies outside, and that there are no holes in which a file of two meanings could hide something (the
+ * format forbids them for that).
  */
 #define _GNU_SOURCE
 #include "actors/keep/format/safetensors.h"

@@ -1,7 +1,7 @@
 /* actors/keep/format/single.h: a checkpoint as one safetensors file.
  *
- * Every tensor is whole, under its own name, so any program that knows the format reads it. What the format has no
- * place for stands in its texts ("__metadata__"), and is missing in files of other programs:
+ * Every tensor is whole, under its own name, so any program that knows the format reads it. Values for which the format has
+ * no place stand in its texts ("__metadata__"), and are missing in files of other programs:
  *
  *     weir.step, weir.seed, weir.plan, weir.graph, weir.program      as in index.json
  *     weir.kind:NAME                     "optimizer" or "state", of what is no parameter
