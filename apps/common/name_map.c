@@ -310,8 +310,8 @@ static bool apply_forwards(const struct name_map *map, const struct tensors *fro
 
 /* ---- backwards ---- */
 
-/* What a piece of `size` elements between these bounds tells of the whole dimension: how many it has at least. -1: it
- * cannot be. */
+/* The least size of the whole dimension that a piece of `size` elements between these bounds tells: how many it has at least.
+ * -1: it cannot be. */
 static int64_t whole_of(const struct slice *s, int64_t size)
 {
     const struct bound low = s->low, high = s->high;

@@ -8,8 +8,8 @@
  *
  * A line names a tensor of weir's and says what it is: a tensor of the other's, or a part of it. `{i}` stands for 0, 1,
  * ... as long as there are such tensors. In brackets is a slice for each dimension: all of it (:), elements (0:768), or
- * fractions of the dimension (1/3:2/3). `.T` transposes a matrix, after slicing. Of what | divides, the first that is
- * there is taken. `prefix` is one that the other's names may have. # begins a comment.
+ * fractions of the dimension (1/3:2/3). `.T` transposes a matrix, after slicing. The first alternative of | that is there is
+ * taken. `prefix` is one that the other's names may have. # begins a comment.
  *
  * The same lines read backwards make the other's tensors of weir's: of each line the first that | divides, put together
  * from all lines that are slices of it; what two lines would write is taken from the first.

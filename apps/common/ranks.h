@@ -1,7 +1,7 @@
 /* apps/common/ranks.h: what a program does once, although every rank of a cluster runs it (<weir/cluster.h>).
  *
  * All ranks compute and pull the same values, so the first one speaks for all: banners, progress, results, logs, plans.
- * What differs between ranks, a trace, goes to a file of each. Alone a process is the first of one. Keeps no state.
+ * A trace, which differs between ranks, goes to a file of each. Alone a process is the first of one. Keeps no state.
  */
 #ifndef APPS_COMMON_RANKS_H
 #define APPS_COMMON_RANKS_H

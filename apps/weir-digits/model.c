@@ -110,7 +110,7 @@ static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config 
     return x;
 }
 
-/* What the digits are read as becomes a state: that is what all ranks can read, whether they own a device or not. */
+/* The results for the digits become a state: that is what all ranks can read, whether they own a device or not. */
 static void add_test(weir_graph *g, weir_mesh **stage, const model_config *c, const layout *l)
 {
     WEIR_PROGRAM(g, MODEL_TEST) {

@@ -10,8 +10,8 @@
  * planned is what is used, however long the file is. Only the words themselves, all different ones, need memory that
  * follows the text: that is limited too.
  *
- * Words are runs of ASCII letters, digits and bytes from 128 on; letters count as small ones. Of a longer word the first
- * TABLE_WORD_MAX bytes count.
+ * Words are runs of ASCII letters, digits and bytes from 128 on; letters count as small ones. Only the first TABLE_WORD_MAX
+ * bytes of a longer word count.
  */
 #ifndef APPS_WEIR_WORDS_WORDS_H
 #define APPS_WEIR_WORDS_WORDS_H

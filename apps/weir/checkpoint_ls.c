@@ -235,7 +235,7 @@ static void print_json(json_t *json)
 
 /* ---- the verb ---- */
 
-/* What cannot be opened is told, and the rest is listed. */
+/* A checkpoint that cannot be opened is told, and the rest is listed. */
 static int list_all(const struct checkpoint_paths *found, bool json)
 {
     int status = 0;

@@ -6,7 +6,7 @@
  *     sink, pull     to an .npy file given by --fetch NAME=FILE; else printed, as the mean over the micro-batches of a
  *                    step; of tensors, the mean of the elements
  *
- * What the plan's program pushed or pulled itself needs a thread each here: a push waits while the plan has no room.
+ * Each push or pull of the plan's program needs a thread here: a push waits while the plan has no room.
  *
  * SIGINT and SIGTERM end the run after the step, on all ranks; what was made by then is printed or in its file, and the
  * trace written.
@@ -235,7 +235,7 @@ static int add_feed(runner *r, const char *text)
     return p ? port_feed(p, strchr(text, '=') + 1) : status;
 }
 
-/* What all ranks pull the first one writes. */
+/* The first rank writes what all ranks pull. */
 static int add_fetch(runner *r, const char *text)
 {
     int status = -1;

@@ -5,7 +5,7 @@
  * read and written value by value, in the order of steps and of micro-batches within them.
  *
  * A place is used by one thread at a time: before and after the run by the command's, meanwhile by that of the session
- * which calls the function, or that which pushes or pulls. What goes wrong with a file is left in `error`.
+ * which calls the function, or that which pushes or pulls. A mistake with a file is left in `error`.
  */
 #ifndef APPS_WEIR_RUN_PORT_H
 #define APPS_WEIR_RUN_PORT_H

@@ -40,8 +40,8 @@ typedef struct gpt_config {
                                   there must be no evaluation. NULL: graphs have no program for it */
 } gpt_config;
 
-/* What the source "tokens" notes in a checkpoint beside the step, from which alone its rows follow: the text, so that
- * one which goes on with another is told so, and the model's heads, which no parameter's shape shows. */
+/* The note of the source "tokens" in a checkpoint beside the step, from which alone its rows follow: the text, so that one
+ * which goes on with another is told so, and the model's heads, which no parameter's shape shows. */
 typedef struct gpt_note {
     int heads;
     uint64_t data_seed;
@@ -64,7 +64,7 @@ int gpt_eval_steps(const gpt_config *config);
  * config->layout.micro. */
 weir_graph *gpt_train_graph(const gpt_config *config);
 
-/* What a graph that generates asks of the program around it, on a worker's thread, in turns: give, take, give, take. */
+/* A graph that generates asks this of the program around it, on a worker's thread, in turns: give, take, give, take. */
 typedef struct gpt_feed {
     weir_source_fn give; /* i32 [2, rows]: the bytes of the next step, and their positions, one after the other */
     weir_kernel_fn take; /* in[0]: logits [1, rows, GPT_VOCAB] of the bytes after those; out[0]: i32 [1], for put */

@@ -1,5 +1,5 @@
-/* apps/common/model/gpt_checkpoint.c: see the header. What is looked at here are the shapes that sizes follow from; that
- * every parameter is there in its own shape is seen when it is loaded. */
+/* apps/common/model/gpt_checkpoint.c: see the header. This file looks at the shapes that sizes follow from; that every
+ * parameter is there in its own shape is seen when it is loaded. */
 #include "apps/common/model/gpt_checkpoint.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static int count_layers(const weir_checkpoint *from)
     return layers;
 }
 
-/* What weir-gpt has noted; 0: nothing. */
+/* The heads that weir-gpt has noted; 0: nothing. */
 static int noted_heads(const weir_checkpoint *from)
 {
     for (int i = 0; i < weir_checkpoint_get_info(from)->sources; i++) {

@@ -40,7 +40,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* What a handler may call, and no more. The answer is read by people: that it is not written is no harm. */
+/* A handler may call this, and no more. The answer is read by people: that it is not written is no harm. */
 static void take_first(int sig)
 {
     weir_session *session = atomic_load(&stopping);

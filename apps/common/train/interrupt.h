@@ -30,7 +30,7 @@ void interrupt_stops(weir_session *session);
 /* The signal that asked this process to end; 0: none did. */
 int interrupt_caught(void);
 
-/* What a shell calls the end by this signal: 130, 143. */
+/* The status that a shell gives to the end by this signal: 130, 143. */
 int interrupt_status(int signal);
 
 #endif

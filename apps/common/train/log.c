@@ -3,8 +3,8 @@
  * Not stdio's buffer: it writes when it is full, in the middle of a line, and what it holds is lost with the process. A
  * line buffer would do for short lines only. So a line is made in memory and given to the system at once.
  *
- * What a power cut or a full disk has left behind may end in the middle of a line. Then going on begins a new one, so
- * that only that line is lost.
+ * A line that a power cut or a full disk has left behind may end in its middle. Then going on begins a new one, so that only
+ * that line is lost.
  */
 #include "apps/common/train/log.h"
 

@@ -1,7 +1,7 @@
 /* apps/common/train/saver.c: how a training program keeps what it learns.
  *
- * What is best so far is a checkpoint too, and says how good it is in the note that a checkpoint has of who saved it:
- * a file beside it could be of another save than the one that it tells of.
+ * The best so far is a checkpoint too, and says how good it is in the note that a checkpoint has of who saved it: a file
+ * beside it could be of another save than the one that it tells of.
  *
  * Beginning anew in a folder that has checkpoints, or going on from an older one there, is refused: the newest would
  * then be another run's, and a restart would go on with that.
@@ -69,7 +69,7 @@ static int64_t newest_step(const char *folder)
     return step;
 }
 
-/* What to go on from, unless there is a later snapshot; its step goes to *step, 0 when there is nothing. */
+/* The checkpoint to go on from, unless there is a later snapshot; its step goes to *step, 0 when there is nothing. */
 static int find_start(saver *s, int64_t *step)
 {
     *step = 0;
@@ -230,7 +230,7 @@ static void tell_failed(const saver *s, int64_t step)
         options_wrong(s->program, "step %lld was not saved: %s", (long long)step, options_error(s->program));
 }
 
-/* What is saved is safer than a snapshot of the same step, so one of the two is enough. */
+/* A save is safer than a snapshot of the same step, so one of the two is enough. */
 void saver_save(saver *s, weir_session *session, bool early)
 {
     int64_t step = weir_session_step(session);

@@ -8,8 +8,8 @@
  *     saver_end()     the session is closed
  *
  * A save while training goes on costs it the copy; one that fails is told on stderr, and training goes on. Only the
- * last one decides. What is saved is a checkpoint of <weir/session.h>: the folder of --save gets step-00000100, of
- * which the newest --keep stay, and `best`.
+ * last one decides. A save is a checkpoint of <weir/session.h>: the folder of --save gets step-00000100, of which the newest
+ * --keep stay, and `best`.
  *
  * A program that `weir launch` has started again (weir_generation()) goes on from the newest checkpoint in its --save
  * folder by itself, and begins when there is none.

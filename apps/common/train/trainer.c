@@ -44,7 +44,7 @@ static weir_dtype precision(const trainer_opts *o)
     return o->bf16 ? WEIR_BF16 : o->f16 ? WEIR_F16 : WEIR_F32;
 }
 
-/* What the plan gave up for --memory. */
+/* Tells what the plan gave up for --memory. */
 static void tell_limit(const trainer *t)
 {
     char text[200];
@@ -140,8 +140,8 @@ static weir_status pull_loss(trainer *t)
     return WEIR_OK;
 }
 
-/* What comes after a loss that is no number is none either, so the run ends: on all ranks, which pull the same, after
- * the same step. */
+/* Losses after one that is no number are none either, so the run ends: on all ranks, which pull the same, after the same
+ * step. */
 static void watch_loss(trainer *t)
 {
     if (isfinite(t->loss) || t->lost >= 0)
@@ -237,7 +237,7 @@ static weir_status tell_others(trainer *t)
     return WEIR_E_CANCELLED;
 }
 
-/* What there is to do after a run that was to end after `end` steps. */
+/* The work after a run that was to end after `end` steps. */
 static weir_status rest(trainer *t, int end)
 {
     int every = t->opts.eval_every;

@@ -139,8 +139,8 @@ int trainer_begin(trainer *t);
  * reported. */
 int trainer_train(trainer *t, weir_graph *graph, int micro);
 
-/* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. What a program
- * does when it has trained, it does not begin then, or breaks off. */
+/* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. Work that a program
+ * does when it has trained does not begin then, or breaks off. */
 int trainer_interrupted(const trainer *t);
 
 /* Writes the summary to the log, unless `status` is an exit status already; closes and frees everything. Returns the

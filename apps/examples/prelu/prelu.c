@@ -34,8 +34,8 @@ static bool infer(weir_op_args *args, char *error, size_t error_bytes)
     return true;
 }
 
-/* Any dimension may be split. Of one that is not the last all devices need all slopes, and the gradient of these is a sum
- * over the devices; with the columns the slopes are split as well. */
+/* Any dimension may be split. If it is not the last, all devices need all slopes, and the gradient of these is a sum over the
+ * devices; with the columns the slopes are split as well. */
 static void signatures(const weir_op_args *args, weir_signature_list *list)
 {
     int last = args->in[0].shape.rank - 1;

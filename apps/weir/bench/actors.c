@@ -1,5 +1,5 @@
 /* apps/weir/bench/actors.c: the plans are made by hand, since a compiler would rightly fuse a chain on one device
- * into one actor. What stands beside the figures is in apps/weir/bench/hand.h.
+ * into one actor. The same by hand, beside the figures, is in apps/weir/bench/hand.h.
  *
  *     chains     stage i reads stage i - 1; stages are dealt out to the workers in turn
  *     columns    every column fires once a step and reads what it and those around it published in the step before:
@@ -125,7 +125,7 @@ static void add_regst(plan_builder *builder, const struct bench_case *c, uint32_
                                           .initial = initial});
 }
 
-/* Stage i reads register i - 1, writes register i; the last one writes none. What is downstream fires first. */
+/* Stage i reads register i - 1, writes register i; the last one writes none. The stage that is downstream fires first. */
 static void add_stage(plan_builder *builder, const struct bench_case *c, uint32_t i)
 {
     bool last = i + 1 == c->actors;
@@ -196,7 +196,7 @@ static const char *const case_texts[CASES] = {
 #undef X
 };
 
-/* Of a chain that is filled: per token and actor. Else per token, or step. */
+/* For a chain that is filled: per token and actor. Else per token, or step. */
 static double case_divisor(const struct bench_case *c)
 {
     return c->reach || c->slots == 1 ? 1 : c->actors;
@@ -215,7 +215,7 @@ static int64_t tokens_for(double seconds, double total)
     return tokens < TOKENS_MIN ? TOKENS_MIN : tokens > TOKENS_MAX ? TOKENS_MAX : (int64_t)tokens;
 }
 
-/* Those of a kernel that takes its time are fewer. */
+/* A kernel that takes its time gets fewer. */
 static int64_t case_tokens(const struct bench_case *c, double seconds, double total)
 {
     if (!c->us)

@@ -104,9 +104,9 @@ static const weir_op op_whole = {.name = "bench_whole", .fields = whole_fields, 
 
 /* ---- plans ---- */
 
-/* What a step's terms read is a state that is set to what the sum of the step before came to, device by device; or, where
- * steps may overlap, a constant. Nothing but the sum goes from device to device, and no function of the program's, which
- * would have a thread of its own, is called. */
+/* The terms of a step read a state that is set to what the sum of the step before came to, device by device; or, where steps
+ * may overlap, a constant. Nothing but the sum goes from device to device, and no function of the program's, which would have
+ * a thread of its own, is called. */
 static weir_graph *sum_graph(size_t bytes, uint32_t devices, bool chain)
 {
     char names[16];

@@ -11,9 +11,8 @@
  *     tcp_of_bare      tcp_us / bare_tcp_us
  *     tcp_key_of_bare  tcp_key_us / bare_tcp_us
  *
- * The terms are constant: each process wrote its own once, before what is timed. What comes out is checked in the
- * first steps. Each figure is the median of several rounds, and those of different things alternate; a ratio is the
- * median of the rounds' ratios.
+ * The terms are constant: each process wrote its own once, before what is timed. The first steps check the sums. Each figure
+ * is the median of several rounds, and those of different things alternate; a ratio is the median of the rounds' ratios.
  */
 #ifndef APPS_WEIR_BENCH_ALLREDUCE_H
 #define APPS_WEIR_BENCH_ALLREDUCE_H

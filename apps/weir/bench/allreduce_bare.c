@@ -121,7 +121,7 @@ struct tcp {
     float *in, *out, *came; /* owned. came: the others' terms of the own part, a rank's behind the other's */
 };
 
-/* What is still to go to a peer and to come from it. */
+/* The bytes that are still to go to a peer and to come from it. */
 struct flow {
     const char *from;
     char *to;

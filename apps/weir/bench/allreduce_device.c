@@ -50,8 +50,8 @@ struct bench {
     double us[BENCH_ALLREDUCE_SIZES][WAYS];
 };
 
-/* A row of ones for each device, times what the last step came to, which is 1: the terms. Of their sum over all rows, or
- * over the one row that each device has, the largest is taken; divided by how many were added it is 1 again. */
+/* A row of ones for each device, times what the last step came to, which is 1: the terms. The largest of their sum over all
+ * rows, or over the one row that each device has, is taken; divided by how many were added it is 1 again. */
 static weir_graph *sum_graph(const struct bench *bench, size_t bytes, bool sums)
 {
     const int64_t rows = bench->devices, elements = (int64_t)bytes / 4;

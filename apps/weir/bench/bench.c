@@ -19,7 +19,7 @@
 
 static const char program[] = "weir bench";
 
-/* Those that fork come first: before there are threads. name, what it measures */
+/* Benchmarks that fork come first: before there are threads. name, what it measures */
 #define BENCH_LIST(X)                              \
     X(link, "a register to another process")       \
     X(allreduce, "a sum over processes")           \
@@ -129,7 +129,7 @@ static int run_between(const bench_allreduce_opts *opts, const char *name, bool 
     return status ? options_failed(program) : 0;
 }
 
-/* What runs on cards. */
+/* Runs the benchmarks of cards. */
 static int run_device(const bench_gpt_device_opts *opts, const bench_allreduce_opts *sum, const char *name, bool json,
                       bool quick)
 {

@@ -6,8 +6,8 @@
  *     pingpong   two threads: a bounded ring each way; seconds there and back
  *     handoff    the same with one word each way
  *     columns    two threads, every second column each. In each step a column waits until those around it that it
- *                reads have done the step before, calls its kernel and counts its own steps up. Whoever reads a column
- *                is read by it: so one that has done a step has done with what it read, and nothing has to be freed
+ *                reads have done the step before, calls its kernel and counts its own steps up. A column is read by those
+ *                that it reads: so one that has done a step has done with what it read, and nothing has to be freed
  *
  * Also the kernels of the benchmark. All functions may block for as long as they measure; 0 when there is no thread.
  */

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Writes a JSON object or a table to `to`; returns the exit status. What is wrong in the file is told on stderr, with
- * file and line. */
+/* Writes a JSON object or a table to `to`; returns the exit status. A mistake in the file is told on stderr, with file and
+ * line. */
 int bench_place(const char *program, const char *path, bool json, FILE *to);
 
 #endif

@@ -8,9 +8,8 @@
  *     spin           the same over a socket by processes that ask it again and again rather than sleep
  *     ..._stream     messages one behind the other, one way
  *
- * What is sent lies in one buffer of that size whose pages are real, as those of a session's arena are, and sockets take
- * into such a one.
- * ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): raw_zmq.c.
+ * All is sent from one buffer of that size whose pages are real, as those of a session's arena are, and sockets take into
+ * such a one. ZeroMQ is used alone (a PAIR over TCP, messages that refer to the sender's memory): raw_zmq.c.
  */
 #ifndef APPS_WEIR_BENCH_RAW_H
 #define APPS_WEIR_BENCH_RAW_H

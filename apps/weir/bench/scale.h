@@ -2,7 +2,7 @@
  *
  * The model is GPT's small one (dim 128, 4 heads, seq 128), data parallel over 8 to 1,024 devices with 4 layers, and
  * 16 x 8 x 8 (dp, tp, pp) with 64: a row per device and micro-batch, and as many micro-batches as there are stages.
- * Of each plan are told the seconds that weir_compile() took, the bytes of its file, and its ports, which are the edges
+ * For each plan it prints the seconds that weir_compile() took, the bytes of its file, and its ports, which are the edges
  * between actors. Nothing is run: one machine compiles for more devices than it has.
  */
 #ifndef APPS_WEIR_BENCH_SCALE_H

@@ -30,7 +30,7 @@ static int listener_open(uint16_t *port)
     return fd;
 }
 
-/* Who comes says which member it is. */
+/* A member that connects says which one it is. */
 static bool go_to(struct bench_sockets *sockets, const struct bench_team *team, uint32_t other, uint32_t rank)
 {
     struct sockaddr_in address = loopback(team->ports[other]);

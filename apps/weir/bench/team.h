@@ -46,7 +46,7 @@ void bench_team_pin(const struct bench_team *team, uint32_t rank);
 /* One turn of a spin loop; gives the core away now and then, as there may be fewer cores than members. */
 void bench_team_pause(uint32_t *turns);
 
-/* What is measured over and over: hand-offs of so many bytes, for about so long. */
+/* The measure that is repeated: hand-offs of so many bytes, for about so long. */
 struct bench_round {
     size_t bytes;
     double round_seconds;
@@ -68,7 +68,7 @@ int64_t bench_round_first(const struct bench_round *round);
 /* Memory that the members will see, zeroed; NULL when there is none. */
 void *bench_team_memory(size_t bytes);
 
-/* Memory of a member's own, zeroed, as a session's arenas are: the pages are real, and large ones where it is large. Of
+/* Memory of a member's own, zeroed, as a session's arenas are: the pages are real, and large ones where it is large. With
  * calloc()'s the system would send the one page of zeros over and over. */
 void *bench_team_own(size_t bytes);
 void bench_team_release(void *memory, size_t bytes);

@@ -21,10 +21,10 @@ typedef struct launch_ending {
     int number; /* exit status or signal */
 } launch_ending;
 
-/* Of what waitpid() says. */
+/* The ending that waitpid() tells. */
 launch_ending launch_ending_of(int status);
 
-/* Of what a shell says, which tells of a signal in the only way it has. */
+/* The ending that a shell tells, which tells of a signal in the only way it has. */
 launch_ending launch_ending_of_shell(int status);
 
 /* As a shell has it: 128 and the signal. */

@@ -43,7 +43,7 @@ static void step_aside(void)
         dup2(null, fd);
 }
 
-/* Who still writes would make it again. */
+/* A writer to it would make it again. */
 static void remove_after(const char *folder, const pid_t targets[LAUNCH_RANKS_MAX])
 {
     int turns = GONE_MS;

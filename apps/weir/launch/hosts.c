@@ -29,7 +29,7 @@ static bool is_this_host(const char *name)
     return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1") || !strcmp(name, "::1") || is_own_name(name);
 }
 
-/* What a remote shell would take for an option, or for several words, is no host. */
+/* A name that a remote shell would take for an option, or for several words, is no host. */
 static bool is_host(const char *host)
 {
     for (const char *c = host; *c; c++)

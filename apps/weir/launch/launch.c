@@ -39,7 +39,7 @@ typedef struct launch_opts {
     bool insecure, no_prefix;
 } launch_opts;
 
-/* What all ranks are told. */
+/* The variables that all ranks are told. */
 typedef struct settings {
     launch_setting list[SETTINGS_MAX + 1]; /* ends at name NULL */
     char value[SETTINGS_MAX][VALUE_BYTES];
@@ -96,7 +96,7 @@ static int choose_port(bool remote)
     return port;
 }
 
-/* What the others call rank 0's host: as the user does, unless that means something else elsewhere. */
+/* The others' name of rank 0's host: as the user does, unless that means something else elsewhere. */
 static const char *master_address(const launch_place *places, int ranks, char own[LAUNCH_HOST_BYTES])
 {
     bool any_remote = false;
@@ -119,7 +119,7 @@ static void set_meeting(settings *s, const launch_opts *opts, const launch_job *
     set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(job->places[0].remote));
 }
 
-/* What one generation is told. */
+/* The variables of one generation. */
 typedef struct teller {
     settings s;
     const launch_opts *opts;

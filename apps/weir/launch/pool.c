@@ -141,7 +141,7 @@ static void read_file(const char *path, char *text, size_t bytes)
     fclose(file);
 }
 
-/* True: it says another number than is wanted so far. What it says that is no number is told once. */
+/* True: it says another number than is wanted so far. An answer that is no number is told once. */
 static bool look_at_file(launch_pool *pool)
 {
     char text[sizeof pool->said], *end;

@@ -24,7 +24,7 @@ typedef struct launch_setting {
     const char *name, *value; /* borrowed */
 } launch_setting;
 
-/* What is to be started, and how far it has come. All pointers are borrowed. */
+/* A process to be started, and how far it has come. All pointers are borrowed. */
 typedef struct launch_job {
     const char *name;       /* of the command, for messages */
     char **argv;            /* the program and its arguments; ends at NULL */
@@ -45,7 +45,7 @@ typedef struct launch_job {
     char token[LAUNCH_TOKEN_BYTES]; /* begins what the script and the ranks' sessions say on stderr: nobody else knows it */
 } launch_job;
 
-/* What ranks do not inherit as the launcher has changed it for itself. */
+/* The settings that ranks do not inherit as the launcher has changed them for itself. */
 typedef struct launch_origin {
     pid_t launcher;
     sigset_t mask;

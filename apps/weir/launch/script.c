@@ -20,7 +20,7 @@
 
 #define SIGNALS "HUP INT QUIT TERM USR1 USR2"
 
-/* Who makes the folder has come by a connection of its own. */
+/* The one that makes the folder has come by a connection of its own. */
 #define AWAIT_SNAPSHOTS                                              \
     "turns=50\n"                                                     \
     "while [ ! -d \"$WEIR_SNAPSHOTS\" ] && [ $turns -gt 0 ]; do\n"    \

@@ -1,9 +1,9 @@
 /* apps/weir/launch/snapshots.h: folders in memory that outlive the ranks, for what they want to find when they are
  * started again (WEIR_SNAPSHOTS, which --snapshot-every of the training programs uses).
  *
- * What a rank has in its own memory is gone with it. So snapshots are files of a tmpfs, which belongs to the host:
- * after a kill all that the host had is there, also the killed rank's, and writing one costs a copy and no disk. Every
- * host has a folder of its own, for what is elsewhere is another memory; the ranks put together what lies in them.
+ * The memory of a rank is gone with it. So snapshots are files of a tmpfs, which belongs to the host: after a kill all that
+ * the host had is there, also the killed rank's, and writing one costs a copy and no disk. Every host has a folder of its
+ * own, for what is elsewhere is another memory; the ranks put together what lies in them.
  *
  *     here       /dev/shm/weir-snapshots-aBcDeF, made and removed by the launcher; when that is killed, by its guard
  *     elsewhere  /dev/shm/weir-snapshots-TOKEN-2 of the host of place 2, made and removed by a *keeper*: a shell behind a

@@ -101,7 +101,7 @@ static void describe(const watch *w, const watched *r, char *text, size_t bytes)
         snprintf(text, bytes, "%s ended with status %d", where, r->ended.number);
 }
 
-/* Who was interrupted and stopped for that is no news. */
+/* A rank that was interrupted and stopped for that is no news. */
 static void report_failure(watch *w)
 {
     char what[LAUNCH_HOST_BYTES + 128], next[128];
@@ -151,7 +151,7 @@ static void pass_deadline(watch *w)
         kill_all(w);
 }
 
-/* Of several that have ended since the last look, one that was ended by a signal is the more likely cause. */
+/* If several have ended since the last look, one that was ended by a signal is the more likely cause. */
 static void note_failure(watch *w, watched *r)
 {
     if (!w->failed || (!w->reported && r->ended.by_signal && !w->failed->ended.by_signal))
@@ -494,7 +494,7 @@ static int end_generation(watch *w)
     return status;
 }
 
-/* Of one that could not be started nobody cares about what the others began to say. */
+/* If one could not be started, nobody cares about what the others began to say. */
 static int run_generation(watch *w)
 {
     bool begun = begin_generation(w);

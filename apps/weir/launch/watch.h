@@ -15,8 +15,8 @@
  * counted; who is then asked to stop ends with 143 when it has saved (launch_ending.h), or with 0 when it is done, and
  * then all is.
  *
- * Whatever happens, nothing that the ranks have started outlives its generation. One thread, the process's only one;
- * changes its signal mask and blocks until the end.
+ * Nothing that the ranks have started outlives its generation. One thread, the process's only one; changes its signal mask
+ * and blocks until the end.
  */
 #ifndef APPS_WEIR_LAUNCH_WATCH_H
 #define APPS_WEIR_LAUNCH_WATCH_H
