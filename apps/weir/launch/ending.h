@@ -1,8 +1,8 @@
 /* apps/weir/launch/ending.h: how a rank ended, and what follows from it.
  *
  *     status 0                                   it is done
- *     130, 143; SIGINT, SIGTERM, SIGHUP,         it was asked to stop, and did: what there was to save is saved. Who
- *     SIGQUIT, SIGPIPE                           asked did not mean "again"
+ *     130, 143; SIGINT, SIGTERM, SIGHUP,         it was asked to stop, and did: what there was to save is saved, and
+ *     SIGQUIT, SIGPIPE                           nobody meant "again"
  *     2, 126, 127                                its command line makes no sense, or it cannot be started: it would
  *                                                end like that for ever
  *     any other status or signal                 it was lost: killed, crashed, out of memory, or without its peers.
