@@ -21,8 +21,8 @@ const char *device_kind_name(weir_device_kind kind);
  *     CUDA, FAKE       no                its own; FAKE's      PINNED of the same index
  *                                        do what the CPU's do
  *
- * An accelerator has memory of its own and computes in it. What the host gives it or takes from it goes through the
- * PINNED memory beside it. */
+ * An accelerator has memory of its own and computes in it. Values go to the host, and come from it, through the PINNED memory
+ * beside it. */
 bool device_is_accelerator(weir_device_kind kind);
 /* Whether the host may follow pointers into the kind's spaces: they can be shared between processes, and sent. */
 bool device_host_reaches(weir_device_kind kind);
@@ -39,7 +39,7 @@ static inline bool type_equal(const weir_type *a, const weir_type *b)
 /* How often an op was registered, or was already. */
 uint64_t registry_accepted(void);
 
-/* What is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
+/* The rule that is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
 const char *op_fault(const weir_op *op);
 /* The kernel of an op for devices of the kind, from the copy of the kernels that is for this processor, where there are
  * several (kernels/table/levels.c); NULL: there is none. */

@@ -13,7 +13,7 @@ weir_status error_set(weir_status status, const char *format, ...) __attribute__
 /* Whether `given` is NULL; then the thread's error is "weir_plan_save: the plan is NULL". */
 bool error_null(const void *given, const char *function, const char *what);
 
-/* What a static analyser cannot see from the declaration. */
+/* Tells a static analyser what it cannot see from the declaration. */
 #ifdef __clang_analyzer__
 #define error_set(status, ...) ((error_set)((status), __VA_ARGS__), (status))
 #endif

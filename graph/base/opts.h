@@ -6,7 +6,7 @@
 
 #include <weir/base.h>
 
-/* What all of them begin with. */
+/* The members that all of them begin with. */
 typedef struct opts_head {
     size_t size;
     weir_src src;

@@ -1,4 +1,4 @@
-/* graph/base/text.h: text put together piece by piece in a buffer of the caller's, for reports and errors. What no
+/* graph/base/text.h: text put together piece by piece in a buffer of the caller's, for reports and errors. Text that no
  * longer fits is left out, and `cut` tells so.
  *
  * A piece may have names in it that somebody else wrote, so it is added as graph/base/foreign.h shows texts. A line

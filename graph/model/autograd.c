@@ -1,8 +1,8 @@
 /* graph/model/autograd.c: the backward graph.
  *
  * Nodes are visited from the loss towards the inputs; each asks its op's gradient builder for the gradients of its
- * inputs given those of its outputs. What comes out is ordinary graph: the passes below do not know that it is a
- * gradient, except by its phase.
+ * inputs given those of its outputs. Gradients are ordinary graph: the passes below do not know that it is a gradient, except
+ * by its phase.
  *
  * A tensor with several readers has several contributions, which are added when its producer is reached: by then all
  * readers have been visited. Where there are more than a few (a weight that every layer uses), they are added as they
@@ -11,9 +11,9 @@
  *
  * A gradient has the line of the op that it is the gradient of, and a sum of gradients that of the tensor whose they are.
  *
- * What the user has cast to half precision may get a gradient in f32 (a weight's is a long sum), and the cast's own
- * gradient hands it on as it is. Contributions of several dtypes are added in f32; other ops than the cast are given
- * the gradient in the dtype of what they made.
+ * A tensor that the user has cast to half precision may get a gradient in f32 (a weight's is a long sum), and the cast's own
+ * gradient hands it on as it is. Contributions of several dtypes are added in f32; other ops than the cast are given the
+ * gradient in the dtype of what they made.
  */
 #include "graph/model/build.h"
 #include "kernels/common/ops.h"
@@ -122,7 +122,7 @@ static void read_once_less(backward *b, weir_tensor *t)
         b->done(b->ctx, t, cast_to(b, gradient, t->type.dtype));
 }
 
-/* What a gradient builder is to read for `t`: what a cheap op made is made again, on the mesh where it was. */
+/* The tensor that a gradient builder is to read for `t`: what a cheap op made is made again, on the mesh where it was. */
 static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
 {
     const graph_node *from = t->node;
@@ -142,7 +142,7 @@ static weir_tensor *for_backward(weir_graph *g, weir_tensor *t)
     return t->again;
 }
 
-/* Of what is half the gradient may be f32. */
+/* The gradient of a half may be f32. */
 static bool gradient_dtype_ok(weir_dtype of, weir_dtype gradient)
 {
     return gradient == of || (weir_dtype_real(of) && gradient == WEIR_F32);

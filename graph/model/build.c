@@ -282,7 +282,7 @@ bool graph_use(weir_tensor *x, weir_src src)
     return !weir_graph_mistake(g);
 }
 
-/* What programs have in common are parameters and states. */
+/* Programs share parameters and states. */
 static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in)
 {
     if (!in->node)
@@ -294,7 +294,7 @@ static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in
     return false;
 }
 
-/* What keeps a graph from being known is what is wrong, wherever it is reported. */
+/* Whether an input is there; the mistake is reported where the graph is known. */
 static bool apply_input_there(const weir_apply *a, weir_graph *g, int i)
 {
     if (!a->in[i])
@@ -329,7 +329,7 @@ static bool apply_inputs_known(const weir_apply *a, weir_graph *g)
     return true;
 }
 
-/* What varies in size is for those alone who look at its length. */
+/* A value that varies in size is for those alone who look at its length. */
 static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tensor *in)
 {
     if (!in->length || a->op == &op_call || a->op == &op_sink || a->op == &op_shard)

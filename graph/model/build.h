@@ -148,7 +148,7 @@ const char *mesh_text(const weir_mesh *mesh, char *text, size_t bytes);
 /* The mesh of the first device of `mesh` alone. */
 weir_mesh *mesh_first(weir_mesh *mesh);
 
-/* Of the innermost scope: its mesh, or NULL, and what names begin with. */
+/* The innermost scope: its mesh, or NULL, and what names begin with. */
 weir_mesh *graph_scope_mesh(const weir_graph *graph);
 const char *graph_scope_prefix(const weir_graph *graph);
 

@@ -4,11 +4,11 @@
  * dealt out like an input. With SBPs given by hand it is an op on all devices, with these as its one signature for each
  * axis.
  *
- * What varies in size is two tensors: the value, of the largest shape, and its length, an i32 scalar. To the graph, the
- * compiler and the plan they are tensors like any others, made by one kernel and read by another; a call has the
- * lengths as operands behind those that the user knows of, and its kernel (kernels/core) puts them into the views.
- * Rejected: a length in the slot, beside the bytes, which everything that knows slots (regst, transport, poison,
- * reports) would have to carry; and a shape in the message, which would no longer be a word.
+ * A value that varies in size is two tensors: the value, of the largest shape, and its length, an i32 scalar. To the graph,
+ * the compiler and the plan they are tensors like any others, made by one kernel and read by another; a call has the lengths
+ * as operands behind those that the user knows of, and its kernel (kernels/core) puts them into the views. Rejected: a length
+ * in the slot, beside the bytes, which everything that knows slots (regst, transport, poison, reports) would have to carry;
+ * and a shape in the message, which would no longer be a word.
  *
  * So rates stay what they are: a filter's firing publishes a value like any other, which is empty, and whoever counts
  * tokens, the token game first, need not know.
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* What weir_call() and weir_call_many() are asked for. */
+/* The requests of weir_call() and weir_call_many(). */
 typedef struct asked {
     weir_kernel_fn fn;
     const weir_call_opts *opts;
@@ -56,7 +56,7 @@ static weir_mesh *call_mesh(const asked *a)
     return a->in_count ? weir_mesh_for(in[0]) : graph_default_mesh(a->graph);
 }
 
-/* What is wrong with the options, or NULL. */
+/* The mistake in the options, or NULL. */
 static const char *call_wrong(const asked *a)
 {
     if (!a->fn)
@@ -202,7 +202,7 @@ static graph_node *call_node(const asked *a, bool split)
     return node;
 }
 
-/* What a call on one device makes is dealt out to the others of the mesh. */
+/* The outputs of a call on one device are dealt out to the others of the mesh. */
 static void call_outputs(const asked *a, graph_node *node, weir_tensor **outs)
 {
     int length = a->out_count;

@@ -4,9 +4,9 @@
  * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
  * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
  *
- * What varies in size is two tensors, the value and its length, and wherever one goes the other does.
+ * A value that varies in size is two tensors, the value and its length, and wherever one goes the other does.
  *
- * Who fetches a parameter gets a copy: whoever pulls late would otherwise hold up its update.
+ * A fetched parameter is copied: whoever pulls late would otherwise hold up its update.
  */
 #include "graph/model/ends.h"
 #include "graph/base/base.h"
@@ -126,7 +126,7 @@ static const char *name_behind(const weir_tensor *x)
     return slash ? slash + 1 : x->name;
 }
 
-/* What varies in size takes its length along, and is whole. */
+/* A value that varies in size takes its length along, and is whole. */
 static weir_tensor *shard_length(const weir_tensor *x, weir_tensor *to, weir_src src)
 {
     weir_graph *g = x->graph;
@@ -158,7 +158,7 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     return x->length ? shard_length(x, node->out[0], src) : node->out[0];
 }
 
-/* What a node on one device made, laid out over `mesh`. */
+/* The output of a node on one device, laid out over `mesh`. */
 weir_tensor *ends_spread(weir_tensor *x, weir_mesh *mesh, weir_src src, const weir_sbp *sbp)
 {
     weir_graph *g = mesh->graph;

@@ -19,7 +19,7 @@ bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *ty
 
 typed_attrs ends_typed(weir_dtype dtype, const weir_shape *shape);
 
-/* What a node on one device made, laid out over `mesh`. */
+/* The output of a node on one device, laid out over `mesh`. */
 weir_tensor *ends_spread(weir_tensor *x, weir_mesh *mesh, weir_src src, const weir_sbp *sbp);
 
 /* The queue of a node that calls a function of the program's; `queue` may be NULL. */

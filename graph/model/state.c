@@ -6,7 +6,7 @@
  *
  * An update may read its own state (an append does) and nothing else that a step begins with: two updates of one actor
  * run one after the other, so the second would see what the first has just written, and two that read each other's
- * states would wait for each other. What an update is given is therefore computed, or copied, before.
+ * states would wait for each other. The input of an update is therefore computed, or copied, before.
  */
 #include "graph/base/base.h"
 #include "graph/model/build.h"
@@ -58,7 +58,7 @@ static bool set_ok(weir_tensor *state, const weir_tensor *value, weir_src src, c
     return !weir_graph_mistake(g) && graph_use(state, src);
 }
 
-/* What is not NULL knows the graph that keeps the mistake. */
+/* A tensor that is not NULL knows the graph that keeps the mistake. */
 static bool given(weir_tensor *state, weir_tensor *value, weir_src src, const char *verb)
 {
     const weir_tensor *other = state ? state : value;

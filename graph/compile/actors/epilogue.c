@@ -7,7 +7,7 @@
  *                                                             what makes dy can be one chain with the sum
  *
  * It works on pops, behind the grouping, as fuse.c does: both belong to one group, and the later one moves up to the
- * earlier, so all that it reads must be there by then. Layouts were chosen for each by itself. What differs is rounding:
+ * earlier, so all that it reads must be there by then. Layouts were chosen for each by itself. The two differ in rounding:
  * gelu sees its input before that is rounded to a half.
  */
 #include "graph/compile/actors/passes.h"

@@ -130,8 +130,8 @@ static bool inputs_there(const chain *x, const pop *op, const int *position)
     return true;
 }
 
-/* Whether its operands meet blocks of the chain's rows as it says. What comes of it is looked at again by the rule of
- * the op that it becomes part of. */
+/* Whether its operands meet blocks of the chain's rows as it says. The rule of the op that it becomes part of looks at the
+ * result again. */
 static bool rows_fit(const chain *x, const pop *op)
 {
     weir_type types[TYPES_MAX];
@@ -347,7 +347,7 @@ static void replace_readers(const chain *x, ptensor *t, bool still)
     t->readers.count = kept;
 }
 
-/* What only a later member read is now read by the first, too: it takes that one's place in the list. */
+/* A tensor that only a later member read is now read by the first, too: it takes that one's place in the list. */
 static void read_by_first(const chain *x, ptensor *t)
 {
     bool there = find(t->readers.item, t->readers.count, x->member[0]) >= 0;

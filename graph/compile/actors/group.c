@@ -24,7 +24,7 @@
  *
  * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they
  * are large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so
- * one of its own gives them back sooner, and layout can put something else there. What has to go to another device
+ * one of its own gives them back sooner, and layout can put something else there. A tensor that has to go to another device
  * shares up to a larger size, because there each register is a message.
  */
 #include "graph/base/error.h"
@@ -359,7 +359,7 @@ static void add_sources_of(grouping *x, const pcollective *of, const pcollective
         add_sources(x, &x->p->op.item[of->members.item[m]], x->p->op.item[open->members.item[m]].group);
 }
 
-/* What the first member of a collective does: all become part of one that is there, or it is one more. */
+/* Joins a collective by its first member: all become part of one that is there, or it is one more. */
 static bool join_collective(grouping *x, int id)
 {
     const pop *op = &x->p->op.item[id];
@@ -433,7 +433,7 @@ static void reader_groups(compile *c, const ptensor *t, int maker, int_list *lis
     list->count = kept;
 }
 
-/* Of what a step begins with. */
+/* The kind of what a step begins with. */
 static plan_mem kept_kind(const compile *c, const ptensor *t)
 {
     return c->ir.tensors.item[t->tensor].origin->delay ? PLAN_KEPT : PLAN_PARAMETER;
@@ -463,7 +463,7 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
     return maker->phase == PLAN_FORWARD || node->again ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 
-/* Whether the tensor gets a register that no other joins. What starts full is never given back. */
+/* Whether the tensor gets a register that no other joins. A register that starts full is never given back. */
 static bool stands_alone(const compile *c, const ptensor *t, const int_list *readers)
 {
     bool away = false;
@@ -540,7 +540,7 @@ static bool lies_alone(const compile *c, const ptensor *t)
     return maker && (t->parameter || maker->queue == PLAN_IO_QUEUE || pop_node(c, maker)->sum != NONE);
 }
 
-/* What lies in another tensor is in its register, if somebody gives or takes it. Wholes come before their parts. */
+/* A tensor that lies in another one is in its register, if somebody gives or takes it. Wholes come before their parts. */
 static void place_within(compile *c, int id)
 {
     ptensor *t = &c->phys.tensor.item[id];

@@ -21,7 +21,7 @@
 
 #include "graph/base/error.h"
 
-/* Of a register, by a link; and of all registers together, which is half of what a plan may have. */
+/* The most slots of a register, by a link; and of all registers together, which is half of what a plan may have. */
 enum { SLOTS_MAX = 4096, SLOTS_ALL = 1 << 23 };
 
 typedef struct crossing {          /* a register that is read on another host */
@@ -92,7 +92,7 @@ static void crossings_find(hosts *x)
     }
 }
 
-/* Those of a program that are written most often first, by link. */
+/* Those written most often first in a program, by link. */
 static int crossing_compare(const void *a, const void *b)
 {
     const crossing *x = a, *y = b;
@@ -167,7 +167,7 @@ static void groups_order(hosts *x, int *before)
         x->order[found++] = 0;
 }
 
-/* Of a way to the reader, in steps. */
+/* The length of a way to the reader, in steps. */
 static double way(const hosts *x, const reg *r, const group *reader)
 {
     return read_from_afar(x, r, reader) ? x->under_way[reader->program] / 2 : 0;
@@ -331,7 +331,7 @@ static int loop_in_trip(const hosts *x, int loop)
     return x->loop_crosses[loop] && x->loop_steps[loop] < SLOTS_MAX ? x->loop_steps[loop] + 1 : SLOTS_MAX;
 }
 
-/* Of how many steps there can be something to hold at once. */
+/* For how many steps there can be something to hold at once. */
 static int steps_most(const hosts *x, int from, int to)
 {
     if (x->loop[from] == x->loop[to])

@@ -2,17 +2,17 @@
  *
  * A plan knows no ranks. But who compiles may say what lies between its devices: so many are one host's (.per_host), and
  * what goes from one host to another takes a link of such a bandwidth and round trip (.link). A slot that is sent is not
- * free again before a round trip is over; with two of them two go in each, however wide the link is. What fills it is
- * bandwidth x round trip, in bytes that are under way:
+ * free again before a round trip is over; with two of them two go in each, however wide the link is. Bandwidth x round trip
+ * fills it, in bytes that are under way:
  *
  *     host 0   a --[slot][slot][slot][slot][slot]---- link ----> b   host 1
  *                   '------- under way or read, and not told to be free yet
  *
  * How many slots a register gets by it: as many firings as fill the link with all that goes over it together, and one
- * more, which is written meanwhile. What lies beside such a way, written before it and read behind it, gets as many more
- * as are then under way: a value that waits on its host until another has been there and back, what forward saved for
- * backward. Never more than can be: where what is read leads back to the writer within a step, as in training, no more
- * than a step writes.
+ * more, which is written meanwhile. A register beside such a way, written before it and read behind it, gets as many more as
+ * are then under way: a value that waits on its host until another has been there and back, what forward saved for backward.
+ * Never more than can be: where what is read leads back to the writer within a step, as in training, no more than a step
+ * writes.
  *
  * Slots change no bit, and go first when there is a limit (limit.h). That counts them twice, where they lie and where
  * their contents arrive.

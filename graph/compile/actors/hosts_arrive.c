@@ -22,7 +22,7 @@ static uint64_t bytes_met(const slice *a, const slice *b, int rank)
     return count;
 }
 
-/* Of what the kernel reads as its input. A conversion reads what meets its output. */
+/* The bytes that the kernel reads as its input. A conversion reads what meets its output. */
 static uint64_t bytes_read(const compile *c, const pop *op, const ptensor *in)
 {
     const ptensor *out = op->out_count ? &c->phys.tensor.item[op->out[0]] : NULL;
@@ -33,7 +33,7 @@ static uint64_t bytes_read(const compile *c, const pop *op, const ptensor *in)
     return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 }
 
-/* Of one kernel's inputs that lie on other hosts, all slots. */
+/* The bytes of one kernel's inputs that lie on other hosts, all slots. */
 static uint64_t bytes_arriving(const compile *c, const pop *op)
 {
     const phys *p = &c->phys;

@@ -34,7 +34,7 @@ static void operands_append(compile *c, int to_id, int from_id, bool sum)
         collective_operand(c, to_id, false, from->out[o], !sum);
 }
 
-/* Who read it for `from` reads it for `to`. */
+/* Readers of it for `from` read it for `to`. */
 static void reader_becomes(ptensor *t, int from, int to)
 {
     bool there = false;

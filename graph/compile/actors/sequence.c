@@ -88,8 +88,8 @@ static int64_t gain(sequence *s, int id, int at)
     return bytes;
 }
 
-/* The first place in [first, end) where the pop gains something, or `end`. What dies at a place dies at any later one,
- * so what is gained only grows. */
+/* The first place in [first, end) where the pop gains something, or `end`. A tensor that dies at a place dies at any later
+ * one, so what is gained only grows. */
 static int first_gain(sequence *s, int id, int first, int end)
 {
     if (first >= end || gain(s, id, end - 1) <= 0)

@@ -7,8 +7,8 @@
  *   - what is fetched: as many as the user said, at least; what calls make for another queue, and read of one: two.
  * Never more than are written in one step, except for these and inputs, which may run ahead of it, and for what is
  * small and read by another device: there the next step's need not wait for the way back of the word that it was read.
- * A register whose slots the user fixed is left alone. What a link between hosts asks for comes on top (hosts.h). The
- * loop in compile.c lowers what does not fit and raises what turns out to be too few.
+ * A register whose slots the user fixed is left alone. Slots for a link between hosts come on top (hosts.h). The loop in
+ * compile.c lowers what does not fit and raises what turns out to be too few.
  *
  * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */

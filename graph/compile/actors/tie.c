@@ -2,8 +2,8 @@
  *
  * When gradients are reduced, each device adds up a part of them and the others fetch it. A part's bytes could serve the
  * next forward pass, but that would have to know that all others have fetched: and the last that this device hears of
- * them in a step is older. What is missing is one word: "I have read it", from the reader to the last of the owner's
- * actors, which the next step waits for. That word is a register without bytes.
+ * them in a step is older. One word is missing: "I have read it", from the reader to the last of the owner's actors, which
+ * the next step waits for. That word is a register without bytes.
  *
  *     cpu:0   sum ----> gather -----> update --(parameters)--> forward of the next step
  *              '-----------------.      ^
@@ -165,9 +165,9 @@ static bool find_readers(ties *t)
 
 /* ---- who comes before whom ----
  *
- * Of many readers and last actors it is asked whether one comes before the other, so paths are found for as many
- * devices at a time as a row has columns. They are those from before any tie: one that has been made matters to a device whose
- * last actor comes behind another's, and there a walk is made instead.
+ * Many readers and last actors are asked whether one comes before the other, so paths are found for as many devices at a time
+ * as a row has columns. They are those from before any tie: one that has been made matters to a device whose last actor comes
+ * behind another's, and there a walk is made instead.
  */
 
 static bool find_paths(ties *t)
@@ -224,7 +224,7 @@ static bool tie_devices(ties *t)
     return ok;
 }
 
-/* What was to be stored or fetched at its time, see offload.h. */
+/* Orders the stores and fetches at their time, see offload.h. */
 static void tie_waits(compile *c)
 {
     for (int i = 0; i < c->phys.op.count && !c->pool.failed; i++) {

@@ -5,7 +5,7 @@
  *     fit          that; slots are taken away until each device is within its limit, if there is one
  *     plan         that; offsets are entered, the plan is played, and what is short of slots is given some
  *
- * Besides slots nothing is given up here for a limit: budget/ changes the nodes and asks again. What was asked leaves its
+ * Besides slots nothing is given up here for a limit: budget/ changes the nodes and asks again. A question leaves its
  * devices' form in c->phys, in the compilation's pool.
  */
 #ifndef GRAPH_COMPILE_BACKEND_BACKEND_H
@@ -24,7 +24,7 @@ typedef struct backend_outcome {
     int device;                    /* which that is */
 } backend_outcome;
 
-/* What a plan would need. False: an error. */
+/* The bytes that a plan would need. False: an error. */
 bool backend_try(compile *c, backend_effort effort, backend_outcome *o);
 
 /* The plan. NULL: an error, or, with o->over, it does not fit when it is live. */

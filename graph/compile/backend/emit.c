@@ -77,7 +77,7 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind, int io)
             e->b, (plan_queue){.space = {(uint32_t)d}, .kind = kind, .name = plan_add_text(e->b, name)});
 }
 
-/* What computes has a compute queue in any case. */
+/* A device that computes has a compute queue in any case. */
 static bool computes(const emission *e, int d)
 {
     weir_device_kind kind = e->p->device.item[d].kind;

@@ -1,4 +1,5 @@
-/* graph/compile/backend/emit.h: the devices' form becomes a plan. What changes while offsets are looked for is entered into it. */
+/* graph/compile/backend/emit.h: the devices' form becomes a plan. Slots, turns and offsets, which change while offsets are
+ * looked for, are entered into it. */
 #ifndef GRAPH_COMPILE_BACKEND_EMIT_H
 #define GRAPH_COMPILE_BACKEND_EMIT_H
 

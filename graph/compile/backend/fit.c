@@ -63,7 +63,7 @@ static void give(uint64_t *has, uint64_t bytes)
     *has -= bytes < *has ? bytes : *has;
 }
 
-/* What devices need less when the register loses that much, if it shares nothing; until they are laid out again. */
+/* The bytes that devices need less when the register loses that much, if it shares nothing; until they are laid out again. */
 static void bytes_lower(compile *c, const reg *r, uint64_t bytes)
 {
     give(&c->phys.device.item[r->device].bytes, bytes);

@@ -286,7 +286,8 @@ static bool has_micro(const weir_graph *g)
     return false;
 }
 
-/* What would make it less and has not been asked for. Forward is computed again already, as far as that helps. */
+/* Lists the options that would make it less and have not been asked for. Forward is computed again already, as far as that
+ * helps. */
 static const char *advice(const compile *c, char *list, size_t bytes)
 {
     const weir_graph *g = c->graph;

@@ -1,7 +1,7 @@
 /* graph/compile/budget/limit.h: what a plan gives up to keep within a limit.
  *
  * A limit on the bytes of a device (weir_compile(.memory)) is an input like the graph: what is over it is traded for
- * time. What there is to trade:
+ * time. These are given up, in this order:
  *
  *     edges      gradients are reduced before the backward phase goes on (tie.c); first, as it costs next to nothing
  *     slots      less is under way between hosts; what moves between devices no longer overlaps with its use; then
@@ -10,8 +10,7 @@
  *     offload    or waits on a disk, where one is given (offload.h), and at last the states of updates do
  *
  * Every trade has a price in seconds a step, by the machine model (sbp/machine.h), and none changes what is computed: the
- * same kernels get the same values. Whoever asks for a limit that cannot be kept is told the smallest that can, and
- * that one is kept.
+ * same kernels get the same values. A limit that cannot be kept is refused with the smallest that can be kept.
  *
  * Three files say for how long something is needed, each as exactly as its question asks:
  *

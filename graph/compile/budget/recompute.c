@@ -1,9 +1,9 @@
 /* graph/compile/budget/recompute.c: see recompute.h; what is repeated, where it stands, and the graph with it.
  *
- * What is repeated follows from what is dropped in one walk against the flow. Where it stands follows in another: each
- * repetition belongs to the first node of a later phase that reads it, or reads what is made of it, and stands right
- * before that one, in the order of forward. Conversions that a later phase asks for stand in forward, right behind what
- * they convert; of a dropped tensor they move back in the same way.
+ * The repeated nodes follow from the dropped tensors in one walk against the flow. Where it stands follows in another: each
+ * repetition belongs to the first node of a later phase that reads it, or reads what is made of it, and stands right before
+ * that one, in the order of forward. Conversions that a later phase asks for stand in forward, right behind what they
+ * convert; of a dropped tensor they move back in the same way.
  *
  * A repetition needs nothing of the backward phase, so nothing would hold it back. It is therefore told of a tensor
  * that its first reader waits for (`after`), a gradient as a rule, and the group pass takes it to come as late as that.
@@ -210,7 +210,7 @@ static void ask(recompute *x, int n, int asker)
     }
 }
 
-/* Those of later phases ask for themselves; then what is asked for asks for what it needs, against the flow. */
+/* Nodes of later phases ask for themselves; then what is asked for asks for what it needs, against the flow. */
 static void find_askers(recompute *x)
 {
     for (int n = 0; n < x->base.node_count; n++) {
@@ -238,7 +238,7 @@ static bool is_gathered_twice(const recompute *x, const ir_node *node)
     return gathers_once(x, node) && is_dropped(x, node->out[0]);
 }
 
-/* What the first reader of such a tensor, made by node n, waits for besides, or -1. */
+/* The tensor that the first reader of such a tensor, made by node n, waits for besides, or NONE. */
 static int awaited_with(const recompute *x, int n)
 {
     bool reads = false;
@@ -256,7 +256,7 @@ static int awaited_with(const recompute *x, int n)
     return NONE;
 }
 
-/* What the asker waits for besides. */
+/* The tensor that the asker waits for besides. */
 static int awaited(const recompute *x, const ir_node *asker)
 {
     for (int i = 0; i < asker->in_count; i++) {
@@ -407,7 +407,7 @@ static void move_tensor(rewriting *w, int t)
     w->back[t] = back;
 }
 
-/* What who reads tensor t again reads. */
+/* The tensor that readers of t again read. */
 static int read_again(const rewriting *w, int t)
 {
     int root = w->x->root[t];

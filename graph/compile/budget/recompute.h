@@ -12,8 +12,8 @@
  * Where a disk is given, a tensor may be dropped in another way: it is moved there and comes back (offload.h), and who
  * reads it later reads what came back.
  *
- * What is dropped is a decision of the compiler's, made under a limit (limit.c), not one of the graph's author; to the
- * passes behind, repetitions are nodes like any other.
+ * The compiler decides which tensors to drop, under a limit (limit.c), not the graph's author; to the passes behind,
+ * repetitions are nodes like any other.
  *
  * The *ladder* (ladder.c) is the order in which tensors are dropped, the cheapest in seconds per byte first, each
  * counted with those that are dropped already: rung r is the first r of them. It does not depend on the limit, so a

@@ -149,7 +149,7 @@ static int device_side(const copying *x, int t)
 
 /* ---- nodes ---- */
 
-/* What a node of the host's makes for accelerators lies beside them, and is copied in when they read it. */
+/* A value that a node of the host's makes for accelerators lies beside them, and is copied in when they read it. */
 static void copy_outputs_in(copying *x, const ir_node *node)
 {
     for (int o = node->updates >= 0; o < node->out_count; o++) {
@@ -246,7 +246,7 @@ static void survey_places(copying *x)
     }
 }
 
-/* Who is read on accelerators. What only the host reads is converted beside them. */
+/* Finds the tensors that are read on accelerators. A tensor that only the host reads is converted beside them. */
 static void survey(copying *x)
 {
     survey_places(x);
@@ -261,7 +261,7 @@ static void survey(copying *x)
     }
 }
 
-/* Whoever waits for a value to be on its way to a disk waits until it has left the accelerator. */
+/* A node that waits for a value to be on its way to a disk waits until it has left the accelerator. */
 static int waited_for(const copying *x, int n)
 {
     const ir_node *node = &x->from->node[n];

@@ -10,7 +10,7 @@
  *                                           \    ^
  *     pinned or cpu, here or elsewhere       conversion, source, sink, call, push, pull
  *
- * What moves, of nodes on a mesh of accelerators:
+ * These move, of nodes on a mesh of accelerators:
  *
  *   - sources, sinks, calls, push and pull: to the PINNED memory of the same devices. They run on its queues as they would
  *     on a CPU's;
@@ -18,8 +18,8 @@
  *     they give to each other, a collective, and what each makes of it (exchange.h), or is a sum of theirs (sums.h). One that
  *     reads on each device what it holds itself needs no more than that;
  *   - any other conversion that reads another device: it runs on the PINNED memory of the destination, and reads PINNED
- *     copies of its sources, or those of them that are on CPUs where they lie. What such conversions make for each other
- *     alone never sees the accelerator;
+ *     copies of its sources, or those of them that are on CPUs where they lie. A value that such conversions make for each
+ *     other alone never sees the accelerator;
  *   - what goes to a disk, and comes back, passes through the same memory.
  *
  * A value is copied at most once a step and program, and each way only if someone there reads it. A copy out stands in

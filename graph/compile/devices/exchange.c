@@ -126,7 +126,7 @@ static slice part_of_both(const exchanging *x, int source, int out)
                          x->c->ir.tensors.item[x->takes].type.shape.rank);
 }
 
-/* What a destination's box reads of one source: it, if it is there, or what is taken of it. */
+/* The tensor that a destination's box reads of one source: it, if it is there, or what is taken of it. */
 static int source_here(exchanging *x, int source, int out)
 {
     int device = x->c->phys.tensor.item[out].device;
@@ -282,7 +282,7 @@ typedef struct move_key {
     int from, to, move;
 } move_key;
 
-/* By giver, then by taker. Of two moves between the same two, the one that was found first. */
+/* By giver, then by taker. Two moves between the same two come in the order in which they were found. */
 static int compare_keys(const void *a, const void *b)
 {
     const move_key *x = a, *y = b;
@@ -370,7 +370,7 @@ bool collective_room(compile *c, pop *op, int gives, int takes)
     return op->in && op->out;
 }
 
-/* What each member gives, once, and takes. */
+/* Lists the operands that each member gives, once, and takes. */
 static void operands_list(compile *c, pcollective *of)
 {
     phys *p = &c->phys;

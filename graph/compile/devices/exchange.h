@@ -11,7 +11,7 @@
  * where parts are all of u's shard and lie in one piece there, that is where they are taken, the device's own among them.
  *
  * Devices that hand nothing to each other need not wait for each other: of the pops of a conversion those that do, over
- * any number of others, are one collective. What nobody reads in the end is not moved.
+ * any number of others, are one collective. A tensor that nobody reads in the end is not moved.
  *
  * Where devices are to add by themselves, a sum along one axis is no such conversion, but one collective (sums.h).
  */

@@ -1,14 +1,14 @@
 /* graph/compile/devices/lower.c: from the logical graph to kernel calls per device.
  *
- * Every node becomes one pop (physical op) per device of its mesh, every tensor one ptensor per device of its. What
- * needs no work disappears: explicit layouts, conversions whose one source is the same slice on the same device,
- * accumulation over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that
- * can add is merged into it.
+ * Every node becomes one pop (physical op) per device of its mesh, every tensor one ptensor per device of its. A node that
+ * needs no work disappears: explicit layouts, conversions whose one source is the same slice on the same device, accumulation
+ * over one micro-batch, and pops of which nobody reads an output. An accumulation behind a kernel that can add is merged into
+ * it.
  *
- * What one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where its
- * shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
- * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added
- * in which order does not change, so the bits do not.
+ * A tensor that one conversion makes for others alone, the scattered sum on its way to everybody, is cut into chunks where
+ * its shards are large: each is a ptensor that a pop of its own makes, so that one is on its way while the next is summed.
+ * Pops of all devices come chunk by chunk. A chunk is a run of rows, contiguous in its shard. Which elements are added in
+ * which order does not change, so the bits do not.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -225,7 +225,7 @@ static bool same_place(const lowering *l, const ptensor *a, const ptensor *b)
     return (a->device == b->device || (reached && !a->parameter)) && same_part(a, b);
 }
 
-/* What the box of device `at` reads: shards wherever they lie, or between accelerators what has been taken of them. */
+/* The inputs of the box of device `at`: shards wherever they lie, or between accelerators what has been taken of them. */
 static int *box_sources(lowering *l, const ir_node *node, int at, int out, int *count, box_attrs *attrs)
 {
     compile *c = l->c;

@@ -26,8 +26,8 @@ static int device_position(const weir_mesh *mesh, weir_device_kind kind, int dev
     return NONE;
 }
 
-/* What a destination that is P on `axis` takes there: of a source in the same place its own term, otherwise the first
- * device takes everything and the others are zero. */
+/* Chooses for a destination that is P on `axis`: of a source in the same place its own term, otherwise the first device takes
+ * everything and the others are zero. */
 static void choose_partial(choice *ch, const ir_tensor *to, int axis, int at, bool same)
 {
     int k = mesh_coordinate(to->mesh, at, axis);
@@ -96,7 +96,8 @@ static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
 }
 
 /* The walk over the source's devices that hold something of a destination, axis by axis in the order in which they cut:
- * what a coordinate leaves that does not meet it is not looked at. Of devices with terms of one slice it finds the first. */
+ * what a coordinate leaves that does not meet it is not looked at. If several devices have terms of one slice, it finds the
+ * first. */
 typedef struct source_walk {
     const choice *ch;
     const slice *to;
@@ -120,7 +121,7 @@ static int64_t part_with(int64_t row, int64_t rows, int parts)
     return row < longer * (each + 1) ? row / (each + 1) : longer + (row - longer * (each + 1)) / each;
 }
 
-/* Of the parts that dimension d is cut into, the first and last that can have rows of the destination. */
+/* The first and last of the parts that dimension d is cut into that can have rows of the destination. */
 static void parts_met(const slice *part, const slice *to, int d, int parts, int *first, int *last)
 {
     int64_t rows = part->count[d], from = to->start[d] - part->start[d], end = from + to->count[d] - 1;

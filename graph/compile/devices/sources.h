@@ -21,7 +21,7 @@ typedef struct sources {           /* of one destination; its memory is the comp
 /* Room for the largest conversion there is; chunks are chosen. False: no memory. */
 bool sources_new(sources *s, compile *c);
 
-/* Those of the device `at` of tensor `to`, a conversion of `from`, for this part of it. */
+/* Finds the sources of the device `at` of tensor `to`, a conversion of `from`, for this part of it. */
 void sources_find(sources *s, const compile *c, int from, int to, int at, const slice *part);
 
 /* Whether every device of the destination reads nothing but what it holds itself. */

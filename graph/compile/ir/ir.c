@@ -30,7 +30,7 @@ weir_signature *weir_signature_new(weir_signature_list *list)
     return s;
 }
 
-/* What an op that defines no cost is taken to do: look at each byte once. */
+/* The cost of an op that defines none: look at each byte once. */
 static void cost_default(const weir_op_args *args, weir_cost *cost)
 {
     for (int i = 0; i < args->in_count + args->out_count; i++) {

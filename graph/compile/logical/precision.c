@@ -4,8 +4,8 @@
  * The graph says f32, and its author changes nothing. The first pass goes along the graph and decides for each node
  * whether it computes in half, by the policy in its op's definition (`half` in weir/op.h); what it makes is then of the
  * dtypes that the op's own rule infers from inputs in half. So activations and their gradients are half, and gradients
- * of weights, statistics and losses are f32. What the user cast himself stays: a product of what he cast to f32 is
- * computed in f32, and so is its gradient; and nodes that read or make what is half by his hand are left alone.
+ * of weights, statistics and losses are f32. Casts by the user stay: a product of what he cast to f32 is computed in f32, and
+ * so is its gradient; and nodes that read or make what is half by his hand are left alone.
  *
  * The pass stands before shard, so that layouts are rated with the bytes that will move. The casts are put in by a
  * second pass behind it. Were they nodes before, they would stand between a parameter and its readers and choose
@@ -126,7 +126,7 @@ static bool types_fit(const weir_op_args *args)
     return true;
 }
 
-/* What the op infers of inputs in half: nothing but dtypes may differ from what it made of f32. */
+/* Whether the op infers with inputs in half: nothing but dtypes may differ from what it made of f32. */
 static bool infers_half(const deciding *d, const ir_node *node, weir_op_args *args)
 {
     char error[256];

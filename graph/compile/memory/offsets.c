@@ -234,8 +234,8 @@ static uint64_t guest_bytes(const arena *a)
     return bytes;
 }
 
-/* What the arena may take with windows. What has guests is needed for longer, which can make it larger. Where there is no
- * limit, and they are a good part of all there is, what is not copied is worth its own bytes. */
+/* The most that the arena may take with windows. A part with guests is needed for longer, which can make it larger. Where
+ * there is no limit, and they are a good part of all there is, what is not copied is worth its own bytes. */
 static uint64_t most_with_windows(const arena *a, uint64_t without)
 {
     uint64_t guests = guest_bytes(a);

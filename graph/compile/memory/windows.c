@@ -27,7 +27,7 @@ static int reg_from(const phys *p, const pop *op, int tensor)
     return r >= 0 && p->reg.item[r].group >= 0 && p->reg.item[r].group != op->group && p->reg.item[r].slots == 1 ? r : NONE;
 }
 
-/* What the pop gathers from it. */
+/* Looks at a share that the pop gathers. */
 static void look_at_share(looking *x, const pop *op, int i)
 {
     const phys *p = &x->c->phys;
@@ -40,7 +40,7 @@ static void look_at_share(looking *x, const pop *op, int i)
         wish_for(x, r, op->out[0], &found, false);
 }
 
-/* What the pop adds up of it. */
+/* Looks at a term that the pop adds up. */
 static void look_at_term(looking *x, const pop *op, int i)
 {
     const phys *p = &x->c->phys;
@@ -185,7 +185,7 @@ static bool put_within(const entering *x, block *part, block *host, uint64_t at)
     return true;
 }
 
-/* Whichever of the two lies alone joins the other. */
+/* The one of the two that lies alone joins the other. */
 static bool enter(const entering *x, const window_wish *w)
 {
     block *guest = x->of->of_reg[w->reg];

@@ -7,8 +7,8 @@
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
- * more than the additions. Among more than eight devices both go by levels (teams.h). What accelerators are to add by
- * themselves is one step instead (sums.h).
+ * more than the additions. Among more than eight devices both go by levels (teams.h). Sums that accelerators add by
+ * themselves are one step instead (sums.h).
  */
 #include "graph/compile/sbp/passes.h"
 #include "graph/compile/sbp/sums.h"
@@ -202,7 +202,7 @@ static int conversion_of(const boxing *b, int from, int program, const weir_mesh
     return t;
 }
 
-/* What it reads is taken from the accelerator anyway. */
+/* The input of such a node is taken from the accelerator anyway. */
 static bool calls_host(const ir_node *node)
 {
     return node->origin && node->origin->host;
@@ -258,7 +258,7 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
             place_conversions(b, order, count, new_id, node.out[o]);
 }
 
-/* What is put into order, node by node. */
+/* The order of nodes in the making. */
 typedef struct ordering {
     boxing *b;
     ir_node *order;

@@ -2,8 +2,8 @@
  *
  * Each node picks, for each axis of its mesh, one of the signatures that its op lists. A choice is rated in seconds:
  * compute, shared among the devices when the signature splits it, plus the conversions that it causes on its inputs
- * and on its outputs' other readers. What the user fixed (weir_shard, .sbp, .weight) and what ZeRO needs restricts
- * the choices.
+ * and on its outputs' other readers. The user's wishes (weir_shard, .sbp, .weight) and the needs of ZeRO restrict the
+ * choices.
  *
  * The search goes axis by axis: first greedily, in graph order, which is right for chains; then nodes are
  * reconsidered one at a time, with what their neighbours have chosen, until none changes. It does not find every

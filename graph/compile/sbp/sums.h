@@ -11,7 +11,7 @@
  * A device hands over one tensor and takes one, so parts must be of equal size and lie in one piece, in the order of the
  * devices, in the shard that is their sum's; terms are f32. Conversions that change more than one axis do so one after the
  * other, parts first, as then less is left to move. A sum whose parts would not lie so is scattered over the first
- * dimension where they do, and goes on from there. Whatever else cannot be had so is as it is without the option: other
+ * dimension where they do, and goes on from there. Everything that cannot be had so is as it is without the option: other
  * dtypes, shards that do not divide, devices that do not rise along the axis, what only the host reads.
  */
 #ifndef GRAPH_COMPILE_SBP_SUMS_H

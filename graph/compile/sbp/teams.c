@@ -106,8 +106,8 @@ static int host_run(const weir_mesh *mesh, int axis, int per_host)
     return run;
 }
 
-/* What a core would leave out of the axis: of each *run coordinates all but the first *kept; false: it needs none. Hosts
- * lose as many devices each, or are left out as wholes. */
+/* The part of the axis that a core would leave out: of each *run coordinates all but the first *kept; false: it needs none.
+ * Hosts lose as many devices each, or are left out as wholes. */
 static bool axis_core(const teams *x, const weir_mesh *mesh, int axis, int *run, int *kept)
 {
     int n = mesh->shape[axis], per_host = x->c->opts.per_host, within = per_host ? host_run(mesh, axis, per_host) : n;
@@ -152,7 +152,7 @@ static void mesh_levels(const teams *x, weir_mesh *to, unsigned changed)
     }
 }
 
-/* What does not change is cut first, then what changes, the nearest neighbours first. */
+/* The axes that do not change are cut first, then those that do, the nearest neighbours first. */
 static void mesh_order(weir_mesh *to, unsigned changed)
 {
     int at = 0;
@@ -252,7 +252,7 @@ int teams_largest(const weir_mesh *mesh)
 
 /* ---- steps ---- */
 
-/* Of these axes the first that lacks levels of at most TEAM_MAX devices, or -1: what it would leave out. */
+/* The first of these axes that lacks levels of at most TEAM_MAX devices, or -1: what it would leave out. */
 static int rough_axis(const teams *x, const weir_mesh *mesh, unsigned changed, int *run, int *kept)
 {
     for (int a = 0; a < mesh->axes; a++)
@@ -287,7 +287,7 @@ static unsigned axes_changed(const weir_mesh *mesh, const weir_sbp *from, const 
     return changed;
 }
 
-/* What the splits of a layout leave to the device that has the least. */
+/* The elements that the splits of a layout leave to the device that has the least. */
 static weir_shape shape_left(const weir_shape *shape, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     weir_shape left = *shape;
@@ -328,7 +328,7 @@ static bool level_step(const weir_shape *shape, const weir_mesh *mesh, weir_sbp 
 
 /* ---- on one mesh ---- */
 
-/* What of a conversion has to go between devices: `to` without what each makes of its own. */
+/* The part of a conversion that has to go between devices: `to` without what each makes of its own. */
 static void without_local(const weir_mesh *mesh, const weir_sbp *from, const weir_sbp *to, weir_sbp *goal)
 {
     for (int a = 0; a < mesh->axes; a++)
@@ -371,7 +371,7 @@ static const weir_mesh *through_own(teams *x, const ir_tensor *t, const weir_sbp
 
 /* ---- to another mesh ---- */
 
-/* Of how many shards, or terms of them, the first device is to get some. */
+/* The number of shards, or terms of them, of which the first device is to get some. */
 static int sources_of_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     slice to = slice_of(&t->type.shape, mesh, sbp, 0);

@@ -37,8 +37,7 @@
  * more than a team, or from two or three for a part. The other axes stay. Several axes that need it, and hosts that do,
  * lose devices one after the other: a core may have a core. Where hosts count, each of them loses as many devices, or
  * whole hosts are left out. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
- * same shape. What nobody reads of it in the end is left out by the lower pass; so a sum that one device reads becomes a
- * tree.
+ * same shape. The lower pass leaves out what nobody reads of it in the end; so a sum that one device reads becomes a tree.
  */
 #ifndef GRAPH_COMPILE_SBP_TEAMS_H
 #define GRAPH_COMPILE_SBP_TEAMS_H
