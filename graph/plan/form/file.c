@@ -1,4 +1,4 @@
-/* graph/plan/form/file.c: plans in files. What is in them is pack.c's business.
+/* graph/plan/form/file.c: plans in files. pack.c knows their contents.
  *
  * A reader that opens the path while a plan is saved sees the old plan or the new one, whole (graph/base/replaced.h).
  * Every error names the file.

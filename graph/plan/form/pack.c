@@ -184,7 +184,7 @@ weir_status plan_encode(const weir_plan *plan, void **bytes, size_t *bytes_count
 
 /* ---- is it MessagePack at all? ---- */
 
-/* What the first byte of an object says about it. */
+/* The kind of an object, by its first byte. */
 typedef struct head {
     unsigned length_bytes; /* of the big-endian length that follows, or 0 */
     uint64_t length;       /* when there is none: bytes of the body, or elements */

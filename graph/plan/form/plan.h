@@ -1,7 +1,7 @@
 /* graph/plan/form/plan.h: the plan, the only thing that compiler and runtime share.
  *
- * Flat arrays that refer to each other by index; ids of different kinds are different types. What belongs to one
- * owner lies together: an actor's ports, registers and kernels are ranges [first, first + count).
+ * Flat arrays that refer to each other by index; ids of different kinds are different types. Items of one owner lie together:
+ * an actor's ports, registers and kernels are ranges [first, first + count).
  *
  *        space (bytes) <-- regst (offset, slots x slot_bytes) --> tensor, tensor, ...      one arena per space
  *                            ^ out               | read by
@@ -10,7 +10,7 @@
  *                 |  kernels, in call order: op, attributes, operands -> tensors
  *                 '  states: tensors at fixed offsets
  *
- * What the numbers mean at run time:
+ * The numbers mean this at run time:
  *   - An actor fires `fires` times per step. It may fire when every port has an unread slot and every register has a
  *     free one (credit). A queue runs one actor at a time; a firing calls the actor's kernels in order.
  *   - A port reads the same slot for `hold` firings, then frees it.
@@ -25,10 +25,10 @@
  * queue, but ones that wait for something other than the device (a file, the user's function): it has a thread of its
  * own, so that what it waits for holds up no other queue.
  *
- * A queue of kind COLLECTIVE runs an accelerator's part in what several do together. Who meets must come in the same order
- * everywhere, or all wait for each other: so the collectives of a step stand in one list for all devices, `turns`, program
- * after program, and each of those queues fires its actors in the order in which theirs come there, and in no other. A
- * collective that fires M times a step stands there M times.
+ * A queue of kind COLLECTIVE runs an accelerator's part in what several do together. Members of a collective must come in the
+ * same order everywhere, or all wait for each other: so the collectives of a step stand in one list for all devices, `turns`,
+ * program after program, and each of those queues fires its actors in the order in which theirs come there, and in no other.
+ * A collective that fires M times a step stands there M times.
  *
  * Invariants are those that plan_validate() checks; nothing else reads a plan before it has passed. A plan is owned by
  * whoever made it and is immutable after plan_validate(); any thread may read it.
@@ -96,7 +96,7 @@ typedef struct plan_queue {
     uint64_t workspace_bytes;  /* between, before and behind registers, and over those that are dead then */
 } plan_queue;
 
-/* What a tensor's bytes are for. name, text. Copies are parameters in another dtype. */
+/* The purpose of a tensor's bytes. name, text. Copies are parameters in another dtype. */
 #define PLAN_MEM_LIST(X)                   \
     X(PARAMETER, "parameters")             \
     X(STATE, "optimizer state")            \
@@ -117,7 +117,7 @@ typedef enum plan_mem {
 
 typedef enum plan_phase { PLAN_FORWARD, PLAN_BACKWARD, PLAN_UPDATE, PLAN_PHASES } plan_phase;
 
-/* What a run may name: a set of actors that make a step together. Actors of different programs never run at the same
+/* A run names one of these: a set of actors that make a step together. Actors of different programs never run at the same
  * time. */
 typedef struct plan_program {
     plan_str name;       /* "main" */
@@ -201,7 +201,7 @@ typedef struct plan_init {
     uint64_t key;
 } plan_init;
 
-/* What lives from step to step, by name: for read and write, and to be kept. name, text */
+/* A value that lives from step to step, by name: for read and write, and to be kept. name, text */
 #define PLAN_KEEP_LIST(X)                  \
     X(PARAMETER, "parameter")              \
     X(OPTIMIZER, "optimizer state")        \
@@ -240,7 +240,7 @@ typedef struct plan_host {
     uint32_t line;
 } plan_host;
 
-/* What a collective is: what its moves look like, or that it adds. name, text */
+/* The kind of a collective: what its moves look like, or that it adds. name, text */
 #define PLAN_COLLECTIVE_LIST(X)            \
     X(SEND_RECV, "send_recv")              \
     X(BROADCAST, "broadcast")              \
@@ -255,8 +255,8 @@ typedef enum plan_collective_kind {
         PLAN_COLLECTIVE_KINDS
 } plan_collective_kind;
 
-/* What several accelerators do together: one actor of each, its *members*, which meet. None of them is done before all
- * have begun. What a member gives are its kernel's inputs, what it takes the outputs, by number. */
+/* A collective of several accelerators: one actor of each, its *members*, which meet. None of them is done before all have
+ * begun. A member gives its kernel's inputs, and takes the outputs, by number. */
 typedef struct plan_collective {
     uint32_t kind;           /* plan_collective_kind */
     uint32_t group;          /* collectives of the same devices, and no others, have the same number */
@@ -272,8 +272,8 @@ typedef struct plan_move {
     uint64_t bytes;
 } plan_move;
 
-/* What was given up to keep within a limit: told, and of no meaning to who runs the plan. At most one; none: nothing
- * was. */
+/* A record of what was given up to keep within a limit: told, and of no meaning to who runs the plan. At most one; none:
+ * nothing was. */
 typedef struct plan_limit {
     uint64_t bytes;          /* the limit, per device */
     uint64_t whole;          /* what the largest device would take without one */
@@ -378,7 +378,7 @@ uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);
  * the space is no accelerator's. */
 plan_space_id plan_pinned_beside(const weir_plan *plan, plan_space_id space);
 
-/* What the moves of a collective look like: SEND_RECV, BROADCAST, ALL_GATHER, or else ALL_TO_ALL. */
+/* The kind that the moves of a collective look like: SEND_RECV, BROADCAST, ALL_GATHER, or else ALL_TO_ALL. */
 plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t collective);
 
 /* Whether kernels on the queue may be called with what lies in the space. */

@@ -189,7 +189,7 @@ static uint32_t distance_to_come(const proof *p, uint32_t from, const candidate 
     return from == c->maker ? 0 : distance(p, from, c->maker);
 }
 
-/* Who begins the life of what is in a part; PLAN_NONE: it is always needed. */
+/* The actor that begins the life of what is in a part; PLAN_NONE: it is always needed. */
 static uint32_t start_of(const weir_plan *plan, const map_part *part)
 {
     if (part->kind == MAP_TEMP || part->kind == MAP_SCRATCH)

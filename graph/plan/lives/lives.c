@@ -12,8 +12,8 @@
 
 /* ---- the graphs ---- */
 
-/* What `to` needs for its n-th slot is that `from` is done with slot n - tokens; a step has `slots` of them. With one
- * slot a step this takes all firings of `from`; with M, the first of `from` suffices for the first of `to`. */
+/* For its n-th slot `to` needs that `from` is done with slot n - tokens; a step has `slots` of them. With one slot a step
+ * this takes all firings of `from`; with M, the first of `from` suffices for the first of `to`. */
 static void add_steps(lives *l, uint32_t from, uint32_t to, uint32_t slots, uint32_t tokens)
 {
     uint32_t steps = tokens / slots, rest = tokens % slots;
@@ -84,7 +84,7 @@ static void sum_up(uint32_t *first, uint32_t count)
     }
 }
 
-/* What begins in a space is what its queues' actors have in the workspace, and what producers write. */
+/* The starts in a space are those of what its queues' actors have in the workspace, and of what producers write. */
 static bool find_columns(lives *l)
 {
     const weir_plan *plan = l->plan;
@@ -147,7 +147,7 @@ static bool lives_new_arrays(lives *l)
     return memory && l->touch.outside && l->shelves;
 }
 
-/* Of which registers each firing fills or reads one slot. */
+/* Notes the registers of which each firing fills or reads one slot. */
 static void find_firings(lives *l)
 {
     const weir_plan *plan = l->plan;
@@ -278,7 +278,7 @@ static bool by_steps(const lives *l, const reach *r)
     return r == &l->steps;
 }
 
-/* What is filled or read in one firing, in this graph. */
+/* Whether it is filled or read in one firing, in this graph. */
 static bool at_once(const lives *l, const reach *r, uint32_t actor, uint32_t firings)
 {
     return by_steps(l, r) ? l->plan->actors[actor].fires == 1 : firings == 1;
@@ -363,7 +363,7 @@ static life_known look_at_regst(const lives *l, life of)
                         .by_firings = l->by_firings[r]};
 }
 
-/* Of a part that is in the workspace, each firing of its actor is a life. */
+/* For a part that is in the workspace, each firing of its actor is a life. */
 life_known lives_look(const lives *l, life of)
 {
     if (of.regst.i != PLAN_NONE)

@@ -24,9 +24,9 @@
  * and so proves less, never more: *steps* has for each actor its first and its last firing of a step, *firings* has
  * the actors that fire M times, and the registers of which each firing fills or reads one slot. Either proof will do.
  *
- * What starts full is always needed. Actors of different programs never run at the same time, and between steps of a
- * program nothing is left in its registers but what starts full; so those of different programs are apart, if no
- * actor on an outside queue, which may fire at any time, has to do with them.
+ * A register that starts full is always needed. Actors of different programs never run at the same time, and between steps of
+ * a program nothing is left in its registers but what starts full; so those of different programs are apart, if no actor on
+ * an outside queue, which may fire at any time, has to do with them.
  *
  * The plan must have passed the rules of validate.c up to the kernels' operands. A graph with a circle without tokens
  * (not live) proves nothing about what is behind the circle. One owner thread; what was found is kept.
@@ -37,8 +37,8 @@
 #include "graph/base/pool.h"
 #include "graph/plan/form/plan.h"
 
-/* What lies in a part of an arena: all slots of a register, or what kernels `from` to `to` of an actor (counted from
- * its first) have in the workspace. */
+/* The contents of a part of an arena: all slots of a register, or what kernels `from` to `to` of an actor (counted from its
+ * first) have in the workspace. */
 typedef struct life {
     plan_regst_id regst; /* PLAN_NONE: in the workspace */
     plan_actor_id actor; /* then: whose */
@@ -56,16 +56,16 @@ void lives_free(lives *l);
  * sizes and names at most. */
 bool lives_are_of(const lives *l, const weir_plan *plan);
 
-/* From here on lives_apart() is asked about parts of this space; false: no memory. What all spaces together take is
- * bounded, in proportion to the edges of the plan: of a space for which too little is left nothing is known, and no
- * two parts of it are said to be apart. */
+/* From here on lives_apart() is asked about parts of this space; false: no memory. The memory for all spaces together is
+ * bounded, in proportion to the edges of the plan: of a space for which too little is left nothing is known, and no two parts
+ * of it are said to be apart. */
 bool lives_enter(lives *l, plan_space_id space);
 
 /* Whether two parts of the space may have the same bytes. Not asked about two parts of one queue's workspace. */
 bool lives_apart(const lives *l, const life *a, const life *b);
 
-/* What is looked up about a part to answer that, for who asks about all pairs: looked up once a part, until the next
- * space is entered. */
+/* The facts about a part that answer that, for who asks about all pairs: looked up once a part, until the next space is
+ * entered. */
 typedef struct life_known {
     life life;
     const uint64_t *rows; /* borrowed: of what ends it */

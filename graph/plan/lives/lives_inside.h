@@ -3,9 +3,8 @@
  * Pairs are asked about in great numbers, so what a walk (reach.h) has found out is kept in the form of the question: a
  * *shelf* for each space, with rows of bits for each register that lies there and each actor that runs there, a bit for
  * each actor that something in the space may begin with: a *column*. A register's row is what all its readers' rows
- * have in common, so a pair takes a few bits, however many readers there are. What an actor's end means for its own
- * start depends on the kernels that are asked about, so rows leave it out, and say only that the actor is one of the
- * ends.
+ * have in common, so a pair takes a few bits, however many readers there are. The effect of an actor's end on its own start
+ * depends on the kernels that are asked about, so rows leave it out, and say only that the actor is one of the ends.
  */
 #ifndef GRAPH_PLAN_LIVES_LIVES_INSIDE_H
 #define GRAPH_PLAN_LIVES_LIVES_INSIDE_H

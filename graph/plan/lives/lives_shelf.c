@@ -1,7 +1,7 @@
 /* graph/plan/lives/lives_shelf.c: what is known of a space, from walks.
  *
  * A walk is for the spaces that follow, too, as far as there are columns for them: they are asked about next, and most
- * have few. What was found out stays, so that who asks again, of the same plan, finds it.
+ * have few. The facts found stay, so that who asks again, of the same plan, finds them.
  */
 #include "graph/plan/lives/lives_inside.h"
 
@@ -56,7 +56,7 @@ static void meet(const section *s, uint64_t both[REACH_WORDS], const uint64_t *r
     both[bit / 64] |= stays;
 }
 
-/* Who ends a life: the readers of a register, or an actor. */
+/* The actors that end a life: the readers of a register, or an actor. */
 typedef struct ends {
     const uint32_t *ports; /* NULL: the actor */
     uint32_t count, actor;
@@ -69,8 +69,8 @@ static ends ends_of_regst(const lives *l, uint32_t r)
                  : (ends){.count = 1, .actor = l->plan->regsts[r].producer.i};
 }
 
-/* What all of them reach. Of one that begins something in the space, too, the row of selves says so, and the others
- * leave it to the question. */
+/* The columns that all of them reach. If one of them begins something in the space, too, the row of selves says so, and the
+ * others leave it to the question. */
 static void shelve(lives *l, const section *s, const ends *e, uint64_t *rows, uint32_t words)
 {
     for (uint32_t row = ROW_NOW; row < l->rows; row += 2) {

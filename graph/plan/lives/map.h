@@ -1,7 +1,7 @@
 /* graph/plan/lives/map.h: what lies where in a plan's arenas: its parts, each with the life of what is in it.
  *
  * Registers (all slots of one are a part), states, snapshots, and each temporary and each kernel's scratch in the
- * workspaces. Of a part of a plan (spread.h) those of other ranks' kernels are not there. Any thread.
+ * workspaces. In a part of a plan (spread.h) those of other ranks' kernels are not there. Any thread.
  */
 #ifndef GRAPH_PLAN_LIVES_MAP_H
 #define GRAPH_PLAN_LIVES_MAP_H

@@ -50,7 +50,7 @@ static uint32_t *list_ends(const reach *r, uint32_t tokens, uint32_t *first)
     return to;
 }
 
-/* Kahn's algorithm. What is on or behind a circle comes last, in any order. */
+/* Kahn's algorithm. Nodes on or behind a circle come last, in any order. */
 static bool find_places(reach *r, uint32_t *sequence)
 {
     uint32_t *waits = calloc((size_t)r->nodes + 1, sizeof *waits), count = 0;

@@ -51,7 +51,7 @@ static inline bool reach_knows(const reach *r, uint32_t node)
     return r->place[node] < r->sequenced;
 }
 
-/* The node's rows. Of its own columns they say nothing: there is no path without a token from a node to itself. */
+/* The node's rows. They say nothing of its own columns: there is no path without a token from a node to itself. */
 static inline const uint64_t *reach_now(const reach *r, uint32_t node)
 {
     return r->now + (size_t)r->place[node] * REACH_WORDS;

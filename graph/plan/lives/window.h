@@ -14,8 +14,8 @@
  *     - both are in one slot alone, and each firing of the gather reads what one life of the part holds;
  *     - the part's next value is not begun before the last reader of the tensor is done (lives_in_turn()).
  *
- * Who reads the part, on other devices too, goes on to read it where it is: readers write nothing. All else that shares
- * bytes with either is held against the life of each, and the tensor's begins before that of its parts ends.
+ * Readers of the part, on other devices too, go on to read it where it is: readers write nothing. All else that shares bytes
+ * with either is held against the life of each, and the tensor's begins before that of its parts ends.
  *
  * The other way round, a sum's register may lie within that of one of its terms: the op says that its kernel reads of
  * this term what is there, before it writes that (`onto`).
@@ -29,7 +29,7 @@
  *       sum of one of the term;
  *     - the term's next value is not begun before the last reader of the sum is done.
  *
- * What is summed up, summed and gathered so can have the bytes of one tensor.
+ * Terms, their sum and what is gathered of it can so have the bytes of one tensor.
  *
  * Reads a plan whose kernels have been validated; keeps nothing; any thread.
  */

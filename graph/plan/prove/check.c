@@ -1,5 +1,5 @@
 /* graph/plan/prove/check.c: the token game is played, and a stall explained; check.h says what it proves, game.h how it is
- * played. Who may fire goes on a stack, as the order does not matter.
+ * played. An actor that may fire goes on a stack, as the order does not matter.
  *
  * Finding out how many slots would do is playing again: with as many slots as a step can fill, then by bisection. That
  * is done for stalls alone, for at most CANDIDATES_MAX registers, and not for plans so large that it would be slow.
@@ -85,7 +85,7 @@ static uint32_t *turns_now(const game *g)
     return now;
 }
 
-/* Of a member that could fire if it were alone. */
+/* The wait of a member that could fire if it were alone. */
 static wait wait_of_member(const game *g, const uint32_t *now, uint32_t actor)
 {
     const plan_range *members = &g->plan->collectives[g->member_of[actor]].members;

@@ -1,8 +1,8 @@
 /* graph/plan/prove/turns.c: see the header.
  *
- * What has begun ends at its tick; then its queue takes the next of those that wait for it, which are kept by priority.
- * Actors outside and collectives wait for no queue: the former are fired by the program, and the latter are over as soon as
- * they are ready, since what they would wait for there is what is being found out.
+ * A firing that has begun ends at its tick; then its queue takes the next of those that wait for it, which are kept by
+ * priority. Actors outside and collectives wait for no queue: the former are fired by the program, and the latter are over as
+ * soon as they are ready, since what they would wait for there is what is being found out.
  */
 #include "graph/plan/prove/turns.h"
 
@@ -153,7 +153,7 @@ static uint32_t program_of(const weir_plan *plan, uint32_t c)
     return plan->actors[plan->members[plan->collectives[c].members.first].i].program.i;
 }
 
-/* What stalled comes last. */
+/* Collectives that stalled come last. */
 static void add_missing(clocked *x)
 {
     const weir_plan *plan = x->game.plan;

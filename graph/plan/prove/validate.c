@@ -282,8 +282,8 @@ static bool is_outside(const weir_plan *plan, uint32_t actor)
     return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
 }
 
-/* What another program makes may be read when it is at rest between any two steps of that: it has one slot, which is
- * full then. Actors outside fire whenever the program around likes, so they take no part in it. */
+/* A register of another program may be read when it is at rest between any two steps of that: it has one slot, which is full
+ * then. Actors outside fire whenever the program around likes, so they take no part in it. */
 static bool validate_crossing(const weir_plan *plan, uint32_t p)
 {
     const plan_port *port = &plan->ports[p];

@@ -57,10 +57,10 @@ bool validate_hosts(const weir_plan *plan, void *scratch);
 bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits */
 bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 
-/* What kernels are called with lies where their queues reach. Relies on operands having been checked. */
+/* Whether the operands of kernels lie where their queues reach. Relies on operands having been checked. */
 bool validate_spaces(const weir_plan *plan);
 
-/* Who meets whom, in which order. Relies on kernels having been checked. */
+/* Whether collectives have members and an order that can be kept. Relies on kernels having been checked. */
 bool validate_collectives(const weir_plan *plan, void *scratch);
 size_t validate_collectives_bytes(const weir_plan *plan); /* of its scratch, besides a byte per element of any array */
 

@@ -1,10 +1,10 @@
-/* graph/plan/prove/validate_collective.c: who meets whom? Members are actors of different accelerators, each on its queue for
- * collectives and with one kernel; every such actor is a member of one collective. What is moved is what one member's
- * kernel reads and another's writes, each output once; what a collective is called is what its moves look like. Two
- * collectives are of one group exactly if they are of the same devices. And every collective has as many turns as its
- * members fire.
+/* graph/plan/prove/validate_collective.c: the members of collectives, their moves and their turns. Members are actors of different accelerators, each on its queue for
+ * collectives and with one kernel; every such actor is a member of one collective. Each move is from an input of one member's
+ * kernel to an output of another's, each output once; its kind is what its moves look like. Two
+ * collectives are of one group exactly if they are of the same devices. And every collective has as many turns as its members
+ * fire.
  *
- * Of a part of a plan the kernels of other ranks are not there: what they read and write is asked on their own.
+ * In a part of a plan the kernels of other ranks are not there: what they read and write is asked on their own.
  */
 #include "graph/plan/prove/validate.h"
 
@@ -217,7 +217,7 @@ static bool gives_to_all(const plan_move *moves, uint32_t count, uint64_t others
     return takers == others;
 }
 
-/* In what is called so, moves come by giver, taker and give. What a member keeps for itself does not count. */
+/* In what is called so, moves come by giver, taker and give. An operand that a member keeps for itself does not count. */
 plan_collective_kind plan_collective_looks(const weir_plan *plan, uint32_t c)
 {
     const plan_range *range = &plan->collectives[c].moves;

@@ -268,8 +268,8 @@ static bool runs_here(const weir_plan *plan, uint32_t actor)
     return !plan->part || plan_rank_of(plan, actor) == plan->part - 1;
 }
 
-/* Every actor outside is the end of exactly one push or pull, or nobody would fire it. Those of other ranks are fired
- * there: their ends are not in this one's part. */
+/* Every actor outside is the end of exactly one push or pull, or nobody would fire it. Actors of other ranks are fired there:
+ * their ends are not in this one's part. */
 static bool validate_ends(const weir_plan *plan, uint8_t *has_end)
 {
     memset(has_end, 0, plan->actors_count);

@@ -8,8 +8,8 @@
  * the workspaces of two queues, as wholes, do not meet.
  *
  * Every such pair is asked about, so how many there may be is bounded, by the size of the plan, as is the work of
- * lives.h: a file from anywhere must not keep a reader busy. Of a part of a plan only the rank's own arenas are looked
- * at: kernels of others are not there, and their arenas are not here.
+ * lives.h: a file from anywhere must not keep a reader busy. In a part of a plan only the rank's own arenas are looked at:
+ * kernels of others are not there, and their arenas are not here.
  */
 #include "graph/plan/lives/map.h"
 #include "graph/plan/prove/validate.h"
@@ -110,7 +110,7 @@ static bool meets(walk *w, const map_part *a, const map_part *b)
                        one, a->index, other, b->index, a->space);
 }
 
-/* Those that end before `b` are taken out, the others must not mind it. */
+/* Parts that end before `b` are taken out, the others must not mind it. */
 static bool meets_all(walk *w, map_part **open, size_t *opened, const map_part *b)
 {
     size_t kept = 0;

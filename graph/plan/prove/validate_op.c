@@ -5,10 +5,10 @@
  * what else the kernel touches. All of them see types alone, never memory, so they are safe to ask about anything
  * that has come this far: ranks, dtypes and sizes are in their bounds; attributes are any bits at all.
  *
- * What remains is overlap. Kernels may read and write in any order, so what one writes must not lie over anything
- * else that it is given. Parts of the arena that one kernel has to do with are disjoint (validate_map.c), a slot that is
- * read through a port is another one than that being written, and a queue runs one actor at a time: so two operands
- * can meet only in a register of the actor's own, in the same state, or in the workspace.
+ * Overlap remains to be proven. Kernels may read and write in any order, so what one writes must not lie over anything else
+ * that it is given. Parts of the arena that one kernel has to do with are disjoint (validate_map.c), a slot that is read
+ * through a port is another one than that being written, and a queue runs one actor at a time: so two operands can meet only
+ * in a register of the actor's own, in the same state, or in the workspace.
  */
 #include "graph/plan/prove/validate.h"
 

@@ -102,7 +102,7 @@ static bool validate_copy(const spot *at)
     return copies_there(at) || REFUSE_KERNEL(at, "it copies the other way than its queue is for");
 }
 
-/* What a device does with others is not called but told to meet. */
+/* A kernel that devices run together is not called but told to meet. */
 static bool validate_meets(const spot *at)
 {
     bool meets = !strcmp(plan_text(at->plan, at->kernel->op), "collective");

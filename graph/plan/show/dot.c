@@ -3,7 +3,7 @@
  * registers between the same two are one arrow, with their sum: a real plan has too many of them to draw, or to look
  * at.
  *
- * What accelerators hand to each other is a dashed arrow from the actor that gives to the one that takes.
+ * A transfer between accelerators is a dashed arrow from the actor that gives to the one that takes.
  *
  * Arrows of what starts full (parameters) lead backwards in time. They are drawn thin and do not push their ends apart,
  * so that the picture follows the data through one step. A constant is a small box of its own, beside its readers.

@@ -21,7 +21,7 @@
 
 /* ---- writing JSON ---- */
 
-/* What stands before a value: a comma, and the key inside of objects (NULL inside of arrays). */
+/* Writes what stands before a value: a comma, and the key inside of objects (NULL inside of arrays). */
 static void put_key(json *j, const char *key)
 {
     if (j->more)

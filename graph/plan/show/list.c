@@ -158,7 +158,7 @@ static void actor_object(list *l, uint32_t a)
     plan_json_shut(j, '}');
 }
 
-/* Those of a queue, behind its name. */
+/* Lists the actors of a queue, behind its name. */
 static void list_queue(list *l, uint32_t queue)
 {
     bool head = false;

@@ -1,7 +1,7 @@
 /* graph/plan/show/moved.h: how many bytes a step moves, counted from the plan.
  *
  * A kernel's call reads its inputs (of each the part that its op says it reads), reads and writes its states, writes
- * its outputs, and reads one that it adds to or updates. What comes from a register of another device is counted once
+ * its outputs, and reads one that it adds to or updates. Bytes that come from a register of another device are counted once
  * more, as transferred. Scratch memory is not counted: it is meant to stay in a cache; nor is what a function of the
  * program's does. So it says what a plan asks of memory, whatever the caches then spare.
  */
@@ -18,8 +18,8 @@ typedef struct plan_moved {
 /* By one call of a kernel. */
 plan_moved plan_kernel_moved(const weir_plan *plan, uint32_t kernel);
 
-/* By an actor in a step of its program; by all actors of a queue, each in a step of its. Of another rank's kernels,
- * that a part of a plan does not have, nothing is known: they count nothing. */
+/* By an actor in a step of its program; by all actors of a queue, each in a step of its. Another rank's kernels,
+ * which a part of a plan does not have, count nothing. */
 plan_moved plan_actor_moved(const weir_plan *plan, uint32_t actor);
 plan_moved plan_queue_moved(const weir_plan *plan, uint32_t queue);
 

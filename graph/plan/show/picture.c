@@ -2,8 +2,8 @@
  * (that is weir_plan_dot()).
  *
  * A box per stage; in it one node for what its devices do in a phase in numbered layers (h0 .. h11), with what comes before
- * and after, and one for all updates. What converts from one layout to another belongs to who reads the result. Arrows
- * are the sums of what is read over a step, on all devices: those between devices are blue. Main alone is drawn.
+ * and after, and one for all updates. A conversion between layouts belongs to who reads the result. Arrows are the sums of
+ * what is read over a step, on all devices: those between devices are blue. Main alone is drawn.
  *
  * Nodes are few (some for each stage), so they are looked up one by one.
  */
@@ -84,7 +84,7 @@ static bool take_number(char name[NAME_BYTES], uint32_t *number)
     return true;
 }
 
-/* What a fused kernel is made of, else its op. */
+/* The members of a fused kernel, else its op. */
 static void op_name(const weir_plan *plan, const plan_kernel *kernel, char name[NAME_BYTES])
 {
     const char *whole = plan_text(plan, kernel->name);
@@ -202,7 +202,7 @@ static void place_kernel(picture *p, uint32_t k)
     to->kernels++;
 }
 
-/* What converts goes to who reads it, through others if need be. */
+/* A conversion goes to who reads it, through others if need be. */
 static uint32_t reader_node(const picture *p, uint32_t k, int hops)
 {
     const plan_range *out = &p->plan->kernels[k].out;
@@ -341,7 +341,7 @@ static void read_kernel(picture *p, uint32_t k)
                  plan->actors[kernel->actor.i].fires);
 }
 
-/* What a pull takes. */
+/* The tensors that a pull takes. */
 static void read_pull(picture *p, const plan_host *host)
 {
     const weir_plan *plan = p->plan;
@@ -355,7 +355,7 @@ static void read_pull(picture *p, const plan_host *host)
         add_read(p, t, find_node(p, &like), plan->queues[actor->queue.i].space.i, actor->fires);
 }
 
-/* What members of a collective are given by others. */
+/* The tensors that others give to members of collectives. */
 static void read_collective(picture *p, const plan_collective *of)
 {
     const weir_plan *plan = p->plan;
@@ -516,7 +516,7 @@ static void put_stage(const picture *p, FILE *to, uint32_t stage)
             put_node(p, to, n);
 }
 
-/* What starts full leads backwards in time, and does not push its ends apart. */
+/* An arrow of what starts full leads backwards in time, and does not push its ends apart. */
 static void put_edge(FILE *to, const edge *e)
 {
     char bytes[PLAN_TEXT_BYTES];

@@ -2,7 +2,7 @@
  * queue by phase and priority, one line each. A real plan has hundreds of them, so names are cut and lists end after
  * LISTED_MAX; weir_plan_json() leaves nothing out.
  *
- * What a step reads and writes is counted by graph/plan/show/moved.h.
+ * moved.h counts what a step reads and writes.
  *
  * A section is first written as lines of cells separated by tabs into memory, then measured and printed in aligned
  * columns. Names come from the plan, so they are printed as graph/base/foreign.h says: they would break the table or
@@ -138,7 +138,7 @@ void show_bytes(FILE *table, uint64_t bytes)
 
 /* ---- memory ---- */
 
-/* What is shared is counted twice in the cells before, and once in the total. */
+/* Shared bytes are counted twice in the cells before, and once in the total. */
 static void memory_cells(FILE *table, const uint64_t bytes[PLAN_MEMS], uint64_t shared, uint64_t total)
 {
     for (int kind = 0; kind < PLAN_MEMS; kind++)

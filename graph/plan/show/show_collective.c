@@ -11,8 +11,8 @@ static const plan_actor *member(const weir_plan *plan, const plan_collective *of
     return &plan->actors[plan->members[of->members.first + m].i];
 }
 
-/* By a ring of the members: what each gives goes once around, but for its own part; and the sum, where all have it. Of a
- * part of a plan only its own rank's gives are known: they are all alike. */
+/* By a ring of the members: what each gives goes once around, but for its own part; and the sum, where all have it. In a part
+ * of a plan only its own rank's gives are known: they are all alike. */
 static uint64_t moved_by_sum(const weir_plan *plan, const plan_collective *of)
 {
     uint64_t bytes = 0, others = of->members.count - 1;

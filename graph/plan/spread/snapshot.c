@@ -54,7 +54,7 @@ static uint32_t find_beside(const beside *list, uint32_t count, const plan_space
     return there ? list[from].space : PLAN_NONE;
 }
 
-/* As plan_snapshot_space(), for all. Of two accelerators that are one device the first has what is beside it. */
+/* As plan_snapshot_space(), for all. If two accelerators are one device, the first has what is beside it. */
 static bool find_places(measuring *m)
 {
     const weir_plan *plan = m->plan;
@@ -106,7 +106,7 @@ static void add_shard(const measuring *m, const plan_tensor *tensor, uint64_t *b
         bytes[to] += plan_kept_slots(m->plan, tensor) * each;
 }
 
-/* Of those that hold one part the one that plan_saves() names. */
+/* The holder that plan_saves() names, of those that hold one part. */
 static void add_param(measuring *m, uint32_t p, uint64_t *bytes)
 {
     plan_range shards = m->plan->params[p].shards;
