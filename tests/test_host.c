@@ -137,7 +137,7 @@ Test(host, program_may_use_every_name_that_does_not_begin_with_weir)
     cr_expect_eq(taken_calls, 1, "the program's own gemm() is not what it calls");
 }
 
-/* What `nm` says of the archive, one symbol a line. */
+/* The symbols of the archive that `nm` lists, one a line. */
 static FILE *symbols(const char *options)
 {
     char command[512];

@@ -49,7 +49,7 @@ static bool same(const struct ahead_result *a, const struct ahead_result *b)
     return a->count == b->count && a->count > 0 && !memcmp(a->value, b->value, sizeof(a->value));
 }
 
-/* What the seed's plan gives on CPU devices. False: it is not live. */
+/* The values of the seed's plan on CPU devices. False: it is not live. */
 static bool wanted(unsigned seed, struct ahead_result *result)
 {
     *result = (struct ahead_result){0};

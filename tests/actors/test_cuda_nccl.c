@@ -87,7 +87,7 @@ static weir_plan *plan_of(struct learner_opts opts)
     return plan;
 }
 
-/* What one process learns that has all devices. */
+/* The values that one process learns that has all devices. */
 static struct learned learned_alone(const weir_plan *plan, int steps)
 {
     weir_session *s = weir_session_open(plan, .workers = 2);
@@ -165,7 +165,7 @@ static void call(struct rank *rank)
     expect_nothing_left(rank);
 }
 
-/* What a step of the plan calls on two ranks. */
+/* The calls of a step of the plan on two ranks. */
 static void expect_calls(weir_plan *plan, bool gathers, bool sends)
 {
     struct job job = {.plan = plan, .steps = 1};

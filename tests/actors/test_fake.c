@@ -163,7 +163,7 @@ Test(fake, a_copy_in_that_gives_its_slot_back_at_launch_is_seen)
 
 /* ---- two processes ---- */
 
-/* What a rank is told, and what its result begins with: losses as they are pulled. */
+/* The orders for a rank, and what its result begins with: losses as they are pulled. */
 struct shared_run {
     weir_plan *plan;
     int micro;

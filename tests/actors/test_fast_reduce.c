@@ -179,7 +179,7 @@ Test(fast_reduce, a_member_that_does_not_go_on_in_a_sum_is_told)
 
 enum { WORKERS = EFFORT(0, 0, 1) }; /* as in tests/actors/test_fake.c */
 
-/* What a rank is told; its result are losses as they are pulled. */
+/* The orders for a rank; its result are losses as they are pulled. */
 struct shared_run {
     weir_plan *plan;
     int micro;
@@ -212,7 +212,7 @@ static void train_rank(struct rank *rank)
     RANK_IS(rank, !*seen.race, "%s", seen.race);
 }
 
-/* What one process gives, as its fetches are kept. */
+/* The losses of one process, as its fetches are kept. */
 static void losses_alone(const weir_plan *plan, float *loss, int count)
 {
     run alone = run_on_fakes(plan, 0);

@@ -406,7 +406,7 @@ struct shared {
     enum ranks_link link;
 };
 
-/* What a rank has seen. */
+/* The records of a rank. */
 struct rank_seen {
     int wrong, taken[MEETINGS_LANES];
 };

@@ -9,7 +9,7 @@
 
 #include "tests/support/folder.h"
 
-/* What the last command said. */
+/* The output of the last command. */
 static char output[1 << 16];
 
 /* Runs a shell command; "weir" is the program, $T the test's folder. Its exit status. */

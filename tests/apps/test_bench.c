@@ -77,7 +77,7 @@ Test(bench, bench_link_measures_a_register_beside_what_the_machine_can_do)
     measures(output, names);
 }
 
-/* Of one round a ratio is that of its times. */
+/* With one round a ratio is that of its times. */
 static void is_ratio(const char *json, const char *name, const char *one, const char *other)
 {
     const double ratio = json_member(json, one) / json_member(json, other);

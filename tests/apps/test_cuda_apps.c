@@ -15,7 +15,7 @@ TestSuite(cuda_apps, .init = folder_make, .fini = folder_remove, .timeout = 300)
 
 enum { OUT_BYTES = 1 << 16 };
 
-/* What the command says, on both streams; its exit status must be `status`. */
+/* The output of the command, on both streams; its exit status must be `status`. */
 static char *say(const char *environment, const char *arguments, int status)
 {
     static char out[OUT_BYTES];

@@ -10,7 +10,7 @@
 
 TestSuite(cuda_devices, .timeout = 60);
 
-/* What `weir devices` prints, under these variables; its exit status is 0. */
+/* The output of `weir devices`, under these variables; its exit status is 0. */
 static char *devices(const char *environment, const char *options)
 {
     static char out[1 << 14];

@@ -90,7 +90,7 @@ static int find_words(const char *text, size_t bytes, char **word)
     return words;
 }
 
-/* What `--top 0` prints of the text. */
+/* The words that `--top 0` prints of the text. */
 static void expect_words(const char *text, size_t bytes)
 {
     char **word = calloc(bytes / 2 + 2, sizeof *word);

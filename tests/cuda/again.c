@@ -16,7 +16,7 @@ static const struct device_ops *cuda;
 static const weir_op *op;     /* of the call that comes next, */
 static weir_kernel_fn kernel; /* and its kernel */
 
-/* What the kernel has said of the call. */
+/* The refusal of the kernel of the call. */
 static weir_status refused(const weir_kernel_args *args, const weir_refusal *said)
 {
     if (!said->call)
@@ -29,7 +29,7 @@ static weir_status refused(const weir_kernel_args *args, const weir_refusal *sai
 
 enum { OPERANDS = 3 * KERNEL_CHECK_MAX, ALIGNED = 256, LONGEST_S = 60 };
 
-/* What a call touches; operands that share memory are one. */
+/* The memory of a call's operand; operands that share memory are one. */
 static struct operand {
     void *host;
     uint64_t bytes, at;

@@ -32,7 +32,7 @@ struct run {
     void *data;
 };
 
-/* What the toolkit's headers leave open. */
+/* The definitions that the toolkit's headers leave open. */
 struct CUstream_st {
     struct CUstream_st *next;
     int card;

@@ -228,7 +228,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *made, unsigned flags, int
     return standin_leave(cudaSuccess);
 }
 
-/* What is enqueued is done first. */
+/* Enqueued work is done first. */
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     standin_enter(__func__);

@@ -7,7 +7,7 @@
 
 enum { CANNOT = 77 };
 
-/* What the command wrote; its exit status. */
+/* The output of the command; its exit status. */
 static int run(const char *command, char *text, size_t bytes)
 {
     FILE *pipe = popen(command, "r");

@@ -50,7 +50,7 @@ struct frame {
     unsigned char data[FRAME_BYTES];
 };
 
-/* What leaves a port. */
+/* A frame that leaves a port. */
 struct port {
     struct frame *queue; /* owned; a ring */
     uint64_t first, end;

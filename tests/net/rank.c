@@ -117,7 +117,7 @@ static weir_status pull_loss(struct rank *r, double *loss)
     return WEIR_OK;
 }
 
-/* What a bad rank does; false: it has left. */
+/* The acts of a bad rank; false: it has left. */
 static bool behave(const struct rank *r, int done)
 {
     if (done == r->die)
@@ -183,7 +183,7 @@ static weir_status snapshot(struct rank *r)
     return status;
 }
 
-/* What the last generation saved, if it came to that. */
+/* The save of the last generation, if it came to that. */
 static weir_status load(struct rank *r)
 {
     const char *memory = r->snapshot_every ? r->memory : NULL;

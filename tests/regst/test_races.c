@@ -182,7 +182,7 @@ static void enqueue(struct bench *b, const struct program *p)
     }
 }
 
-/* What the program computes in the order in which it was enqueued. */
+/* The results of the program in the order in which it was enqueued. */
 static void compute(const struct program *p, float slots[USED_SLOTS][BENCH_ITEMS])
 {
     memset(slots, 0, sizeof(float[USED_SLOTS][BENCH_ITEMS]));

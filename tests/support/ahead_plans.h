@@ -14,7 +14,7 @@
 
 enum { AHEAD_ITEMS = 4, AHEAD_STEPS = 7, AHEAD_MICRO_MAX = 3, AHEAD_VALUES = AHEAD_STEPS * AHEAD_MICRO_MAX };
 
-/* What the sink gets, firing after firing. The source gives what depends on step and micro-batch. */
+/* The values that the sink gets, firing after firing. The source gives what depends on step and micro-batch. */
 struct ahead_result {
     int count;
     float value[AHEAD_VALUES][AHEAD_ITEMS];

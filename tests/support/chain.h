@@ -21,7 +21,7 @@ enum { DEVICES = 4, ITEMS = 5, STAGES = 9 };
 /* `middle`: the op of the stage on device 1. `hosts`: a source and a sink, not a push and a pull. */
 weir_plan *chain_plan(const char *middle, bool hosts, int stages);
 
-/* What one rank's source and sink do and have done. */
+/* The work of one rank's source and sink, and how far it is. */
 struct seen {
     struct rank *rank;
     int gives, values, wrong;

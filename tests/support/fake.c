@@ -408,7 +408,7 @@ void fake_go(void)
     set_held(false);
 }
 
-/* What a test left open. */
+/* Closes what a test left open. */
 static void free_left(void)
 {
     fake_free_groups(fake_the);

@@ -67,7 +67,7 @@ typedef struct fake_options {
     fake_fault faults[FAKE_FAULTS_MAX];
 } fake_options;
 
-/* What was seen until it was closed. Sentences are "" when there is none. */
+/* The observations until it was closed. Sentences are "" when there is none. */
 typedef struct fake_seen {
     uint64_t launches, marks, awaits, meetings;
     uint64_t begun;                /* of the meetings: all members had come */
@@ -89,7 +89,7 @@ fake_seen fake_close(void);
 /* The same, and fails the test if there was misuse or a race. */
 void fake_close_well(void);
 
-/* What was seen so far. */
+/* The observations so far. */
 fake_seen fake_look(void);
 
 /* From now on no entry of a queue begins; and all may again. */

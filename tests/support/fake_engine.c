@@ -138,7 +138,7 @@ static bool overlaps_any(const void *at, uint64_t bytes, const weir_view *views,
     return false;
 }
 
-/* What the call only writes. */
+/* The operands that the call only writes. */
 void fake_poison(const struct fake_entry *entry)
 {
     const weir_kernel_args *args = &entry->args;

@@ -50,7 +50,7 @@ static const char *number(const char *at)
     return end > at ? end : NULL;
 }
 
-/* What stands between the brackets of an object or array. */
+/* Reads the members of an object or array. */
 static const char *members(const char *at, char close, bool named)
 {
     at = space(at);

@@ -41,7 +41,7 @@ void party_pause(int time_ms);
 /* Ranks of a session on loopback, plain, that are still to be started; they wait `join_s` for each other. */
 struct party *party_new(uint32_t size, double join_s);
 
-/* What the rank says of itself. */
+/* The rank's own description. */
 struct member party_card(const struct rank *rank);
 
 /* Each as a thread, but for those that are absent. */
@@ -57,7 +57,7 @@ void party_met(const struct party *party);
 /* All ended with this status and an error in which this stands. */
 void party_says(const struct party *party, weir_status status, const char *error);
 
-/* What each of these threads runs; a struct rank. */
+/* The function of each of these threads; a struct rank. */
 void *party_run(void *arg);
 
 #endif

@@ -72,7 +72,7 @@ struct ranks_opts {
 struct ranks *ranks_run_at(rank_fn fn, void *ctx, struct ranks_opts opts);
 void ranks_free(struct ranks *ranks);
 
-/* What a rank opens its session with. */
+/* The options with which a rank opens its session. */
 weir_cluster_opts ranks_cluster(const struct rank *rank);
 
 /* The number of a port of 127.0.0.1 that nobody had a moment ago. */

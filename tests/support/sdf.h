@@ -73,7 +73,7 @@ typedef struct sdf_port_opts {
 #define sdf_port(s, reader, regst, ...) sdf_port_at(s, reader, regst, (sdf_port_opts){__VA_ARGS__})
 void sdf_port_at(sdf *s, uint32_t reader, uint32_t regst, sdf_port_opts opts);
 
-/* What several devices do together. Its members are actors with the kernel "collective", one on a queue for collectives of
+/* A collective of several devices. Its members are actors with the kernel "collective", one on a queue for collectives of
  * each device, by rising device; the moves say who gives which of its ports' tensors to whose which register. None where it
  * adds. Returns its number.
  *

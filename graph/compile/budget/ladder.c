@@ -297,8 +297,8 @@ static double drop_alike(climbing *y, int keep, bool drop, bool moved)
     return estimate_count(&y->e)->needs;
 }
 
-/* Those that are kept part the network into segments. Every how many of them to keep for the least bytes, or -1: none of it
- * is of any use. */
+/* Kept tensors part the network into segments. Every how many of them to keep for the least bytes, or -1: none of it is of
+ * any use. */
 static int best_segments(climbing *y, double needs, bool moved)
 {
     static const int keeps[] = {0, 8, 4, 3, 2};

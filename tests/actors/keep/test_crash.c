@@ -1,13 +1,13 @@
 /* tests/actors/keep/test_crash.c: a save that is cut off anywhere, on disks that are full, fail, or lie.
  *
  * A save is a number of file operations. A child process counts them and ends itself at the k-th, for every k there is;
- * a write is also cut in its middle. Whatever is then on the disk: the newest checkpoint of the root opens, verifies
- * and has the values of either the old or the new step, and the next save succeeds and leaves nothing of the crashed
- * one. The same with every operation failing in turn (EIO, or ENOSPC), in this process: then the save says so, with a
- * sentence, and the root is as it was.
+ * a write is also cut in its middle. In each state of the disk: the newest checkpoint of the root opens, verifies and has the
+ * values of either the old or the new step, and the next save succeeds and leaves nothing of the crashed one. The same with
+ * every operation failing in turn (EIO, or ENOSPC), in this process: then the save says so, with a sentence, and the root is
+ * as it was.
  *
- * What has been written but not synced may be lost with the power, which a test cannot take away. So the operations are
- * recorded too, and a save is wrong if a name is given to a folder before everything in it was synced.
+ * Bytes that have been written but not synced may be lost with the power, which a test cannot take away. So the operations
+ * are recorded too, and a save is wrong if a name is given to a folder before everything in it was synced.
  */
 #define _GNU_SOURCE
 #include "actors/keep/own.h"
@@ -228,7 +228,7 @@ static const struct scene scenes[] = {
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
-/* What the scene's user loads: a named checkpoint, or the root's newest. */
+/* The scene's user loads one of these: a named checkpoint, or the root's newest. */
 static const char *loaded(const struct scene *s, const char *root)
 {
     static char path[4200];

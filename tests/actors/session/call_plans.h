@@ -56,7 +56,7 @@ typedef struct heap {
     double sum;
 } heap;
 
-/* What comes out of STEPS + 1 steps: in step s the even ones of the first s of 100 s, 100 s + 1, ... */
+/* The values of STEPS + 1 steps: in step s the even ones of the first s of 100 s, 100 s + 1, ... */
 static inline heap wanted(void)
 {
     heap to = {0};

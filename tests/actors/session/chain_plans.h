@@ -28,7 +28,7 @@ static inline weir_plan *checked(weir_plan *plan)
     return plan;
 }
 
-/* What a sink was given, in order. */
+/* The values that a sink was given, in order. */
 struct seen {
     float value[4096];
     int64_t step[4096];

@@ -1,7 +1,7 @@
 /* tests/actors/session/test_apart.c: sessions with spaces that the host cannot go to.
  *
  * They are the fake accelerator's (tests/support/fake.h): whoever follows a pointer into one faults, and only copies give
- * values. What is read, written, visited, kept and computed is what it is on CPUs, also where ranks share memory or send.
+ * values. Values are read, written, visited, kept and computed as on CPUs, also where ranks share memory or send.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -310,7 +310,7 @@ static weir_plan *programs_on(const char *devices)
     return plan;
 }
 
-/* What main, eval, main and eval see; each sees what main's step before it has made. */
+/* The losses that main, eval, main and eval see; each sees what main's step before it has made. */
 static weir_status look(weir_session *s, float seen[LOOKS][CELLS])
 {
     weir_status status = WEIR_OK;

@@ -45,7 +45,7 @@ static weir_status take_three(const weir_kernel_args *args)
     return args->out_count == 0 ? WEIR_OK : WEIR_E_ARGUMENT;
 }
 
-/* What a call makes can be read on the other devices, too. */
+/* The outputs of a call can be read on the other devices, too. */
 Test(calls, several_outputs_and_none)
 {
     seen to = {0};
@@ -373,7 +373,7 @@ enum { ROWS = 5, PARTS = 4, WIDE = 4 };
 
 static atomic_int part_calls;
 
-/* Of its rows twice the value; and the sum of all of its elements, a term of that of all. */
+/* Doubles the rows; and the sum of all of its elements, a term of that of all. */
 static weir_status double_part(const weir_kernel_args *args)
 {
     const weir_view *x = &args->in[0], *y = &args->out[0];

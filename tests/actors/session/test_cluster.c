@@ -1,5 +1,5 @@
 /* tests/actors/session/test_cluster.c: sessions of several ranks on this machine: what each of them sees of the whole.
- * What the others see of one that fails, leaves, dies or stops: test_lost.c. */
+ * The others' view of one that fails, leaves, dies or stops: test_lost.c. */
 #include "actors/cluster/cluster.h"
 #include "graph/plan/spread/spread.h"
 #include "tests/support/chain.h"
@@ -390,7 +390,7 @@ static void count_calls(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-/* What arrives at all of so many ranks that share no memory. */
+/* The bytes that arrive at all of so many ranks that share no memory. */
 static uint64_t bytes_arriving(const weir_plan *plan, int ranks)
 {
     weir_plan *spread = plan_spread(plan, (uint32_t)ranks, 0);

@@ -100,7 +100,7 @@ static int cores(int core[CPU_SETSIZE])
     return count;
 }
 
-/* What the child prints when it is started by this. */
+/* The line that the child prints when it is started by this. */
 static void ask(const char *how, char text[TEXT_BYTES])
 {
     char path[1024], command[2048];

@@ -149,7 +149,7 @@ Test(finite, a_pull_from_an_accelerator_is_refused_with_its_step)
 
 /* ---- dtypes ---- */
 
-/* What is pushed is made half, or an integer. */
+/* A pushed value is made half, or an integer. */
 static weir_plan *cast_to(weir_dtype dtype, int *line)
 {
     weir_graph *g = weir_graph_new("cast");

@@ -19,7 +19,7 @@ TestSuite(folders, .init = folder_make, .fini = folder_remove, .timeout = 240);
 enum { FIRST = 4, SECOND = 3, SEED = 20260104, PATH = 512, HOSTS_MAX = 3 };
 enum { PAIRS = EFFORT(30, 6, 6) };
 
-/* What ranks are to do. Rank r of n is on host r * hosts / n. */
+/* The orders for ranks. Rank r of n is on host r * hosts / n. */
 struct job {
     const weir_plan *plan;
     int hosts, saves;      /* snapshots, of which the first is after FIRST steps and the others each one later */

@@ -33,7 +33,7 @@ struct outcome {
     char error[1200];
 };
 
-/* What a rank does in a session that ends badly. */
+/* The acts of a rank in a session that ends badly. */
 struct plot {
     weir_plan *plan, *other;
     int64_t steps, culprit_steps;

@@ -94,7 +94,7 @@ static weir_session *opened(const weir_plan *plan, int workers)
     return s;
 }
 
-/* What a run of so many steps says; false: it failed. */
+/* The losses of a run of so many steps; false: it failed. */
 static bool run_losses(weir_session *s, const char *program, const char *fetch, int steps, float *losses)
 {
     bool ok = !weir_session_run(s, steps, .program = program);

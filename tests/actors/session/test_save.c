@@ -39,7 +39,7 @@ static void expect_learned(weir_session *s, const struct learned *want, double t
     learned_free(&got);
 }
 
-/* What a run of so many steps learns that is not cut. */
+/* The values that a run of so many steps learns that is not cut. */
 static struct learned undisturbed(weir_plan *plan, int steps)
 {
     weir_session *s = opened(plan, 2);
@@ -134,7 +134,7 @@ Test(save, halves_are_pushed_pulled_kept_and_loaded_as_they_are)
     weir_plan_free(plan);
 }
 
-/* What was saved loads into the other layout with the same bits, and goes on within rounding. */
+/* A checkpoint loads into the other layout with the same bits, and goes on within rounding. */
 static void expect_reshard(struct learner_opts from, struct learner_opts to, const char *dir)
 {
     from.sure = to.sure = from.micro != to.micro;

@@ -20,7 +20,7 @@ TestSuite(save_ranks, .init = folder_make, .fini = folder_remove, .timeout = 240
 enum { FIRST = 5, SECOND = 4, SEED = 20260103, PATH = 512 };
 enum { PAIRS = EFFORT(24, 6, 6) };
 
-/* What ranks are to do. */
+/* The orders for ranks. */
 struct job {
     const weir_plan *plan;
     char dir[PATH], other[PATH];

@@ -1,6 +1,6 @@
 /* tests/actors/session/test_side_by_side.c: several sessions in one process: of one plan and of several, from several
- * threads, each with workers of its own or all with those of one. Whatever else runs, each gives the results that it gives
- * alone; what goes wrong in one stays there. */
+ * threads, each with workers of its own or all with those of one. Each gives the results that it gives alone, whatever else
+ * runs; what goes wrong in one stays there. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ enum { WAIT_MS = 100000, SESSIONS = 4, STEPS = 300 };
 
 /* ---- ops ---- */
 
-/* What an op of a session meets: it waits at a gate, fails, or calls a session. */
+/* An op of a session meets one of these: it waits at a gate, fails, or calls a session. */
 static _Atomic bool gate_open, gate_reached;
 static weir_session *to_be_called;
 static _Atomic int refused;

@@ -102,7 +102,7 @@ static void weights_read(weir_session *s, weights *w)
     OK(weir_session_read(s, "second/weight", &(weir_array){w->second, WEIR_F32, {2, {WIDTH, WIDTH}}}));
 }
 
-/* What an undisturbed session has after each step. */
+/* The values of an undisturbed session after each step. */
 struct truth {
     weights after[STEPS + 1];
     struct scene scene;

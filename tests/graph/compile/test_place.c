@@ -28,7 +28,7 @@ static bool overlap(const place_block *x, const place_block *y)
     return x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
-/* What every placement must be. */
+/* The rules of every placement. */
 static void expect_sound(const sample *s, uint64_t seed)
 {
     uint64_t height = 0;

@@ -11,7 +11,7 @@ TestSuite(sequence, .timeout = 120);
 
 enum { SEEDS = 60 };
 
-/* What the groups were before the pass. */
+/* The groups before the pass. */
 typedef struct orders {
     int **pops; /* owned; by group */
     int groups;

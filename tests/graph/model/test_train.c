@@ -245,7 +245,7 @@ Test(train, options_can_be_zero)
     expect_reference(&weir_sgd(.lr = WEIR_ZERO, .total = 8, .lr_min = 0.05), &one_device);
 }
 
-/* What the parameter starts with, all of it. */
+/* The parameter's first values, all of it. */
 static double largest(const run *r, const char *name)
 {
     const run_entry *e = run_find(r, name);

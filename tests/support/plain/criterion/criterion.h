@@ -2,8 +2,8 @@
  *
  * Criterion shares memory between its processes at an address that ThreadSanitizer keeps for itself, so no suite starts
  * under it; and it takes no notice when AddressSanitizer finds a leak as a test's process ends. This runner does
- * little, and that: each test in a process of its own, whose exit status decides. See plain.c. What the suites do not
- * use of Criterion is not here.
+ * little, and that: each test in a process of its own, whose exit status decides. See plain.c. The parts of Criterion that
+ * the suites do not use are not here.
  */
 #ifndef TESTS_SUPPORT_PLAIN_CRITERION_H
 #define TESTS_SUPPORT_PLAIN_CRITERION_H
