@@ -28,7 +28,7 @@ static weir_status draw_x(void *ctx, const weir_view *x, int64_t step, int micro
     return WEIR_OK;
 }
 
-/* The slopes to be learned: slopes of 0.1, 0.2, 0.3 and 0.4. */
+/* The slopes to be learned: 0.1, 0.2, 0.3 and 0.4. */
 static weir_status draw_y(void *ctx, const weir_view *y, int64_t step, int micro)
 {
     (void)ctx, (void)micro;

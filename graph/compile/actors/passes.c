@@ -4,10 +4,11 @@
 static const char *group_broken(const compile *c, int g, int *calls)
 {
     const group *from = &c->phys.group.item[g];
-    for (int i = 0; i < from->pops.count; i++, ++*calls) {
+    for (int i = 0; i < from->pops.count; i++) {
         const pop *op = &c->phys.op.item[from->pops.item[i]];
-        if (op->dead || op->group != g)
-            return "a group has a call that is dead, or in another group";
+        *calls += !op->dead; /* those that batch and epilogue joined stay in the list, up to fuse */
+        if (op->group != g)
+            return "a group has a call that is in another group";
         if (op->device != from->device || op->phase != from->phase || op->micro != from->micro || op->level != from->level ||
             c->ir.node[op->node].program != from->program)
             return "a call has another device, phase, rate, level or program than its group";
@@ -35,6 +36,8 @@ static const char *reg_broken(const compile *c, int id)
     uint64_t end = 0;
     for (int i = 0; i < r->tensors.count; i++) {
         const ptensor *t = &c->phys.tensor.item[r->tensors.item[i]];
+        if (t->within != NONE)
+            continue; /* it lies in one of the others */
         if (t->reg != id || t->device != r->device || t->offset != end)
             return "the tensors of a register don't lie one behind the other";
         if (t->producer >= 0 && c->phys.op.item[t->producer].group != r->group)

@@ -29,7 +29,7 @@ static const char *node_broken(const compile *c, int n)
             return "a node reads a tensor that is made behind it";
     }
     for (int o = 0; o < node->out_count; o++)
-        if (!is_tensor(c, node->out[o]) || tensor_at(c, node->out[o])->node != n)
+        if (!is_tensor(c, node->out[o]) || (tensor_at(c, node->out[o])->node != n && !tensor_at(c, node->out[o])->state_of))
             return "an output of a node doesn't know it";
     if (node->updates >= 0 && (!is_tensor(c, node->updates) || tensor_at(c, node->updates)->update != n))
         return "a parameter doesn't know the node that updates it";
@@ -39,14 +39,15 @@ static const char *node_broken(const compile *c, int n)
 const char *verify_nodes(const compile *c, int *at)
 {
     const char *broken = NULL;
-    for (*at = 0; *at < c->ir.node_count && !broken; ++*at)
-        broken = node_broken(c, *at);
-    for (*at = 0; *at < c->ir.tensors.count && !broken; ++*at) {
+    for (*at = 0; *at < c->ir.node_count; ++*at)
+        if ((broken = node_broken(c, *at)))
+            return broken;
+    for (*at = 0; *at < c->ir.tensors.count; ++*at) {
         const ir_tensor *t = tensor_at(c, *at);
         if (t->node >= c->ir.node_count || t->update >= c->ir.node_count)
-            broken = "a tensor's node is not there";
-        else if (t->node >= 0 && !list_has(c->ir.node[t->node].out, c->ir.node[t->node].out_count, *at))
-            broken = "a tensor's node doesn't make it";
+            return "a tensor's node is not there";
+        if (t->node >= 0 && !list_has(c->ir.node[t->node].out, c->ir.node[t->node].out_count, *at))
+            return "a tensor's node doesn't make it";
     }
-    return broken;
+    return NULL;
 }

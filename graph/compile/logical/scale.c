@@ -193,6 +193,7 @@ static void take(scaling *x, ir_node *node, int *factor)
     if (trains && node->op == &op_clip_scale) {
         *factor = decide(x, node->in[0], node->in_count > 1 ? node->in[1] : 0,
                          ((const struct clip_attrs *)node->attrs)->max_norm);
+        x->c->ir.tensors.item[node->out[0]].node = NONE;
         return;
     }
     if (trains && node->op == &op_grad_seed)

@@ -43,7 +43,7 @@ const char *verify_conversions(const compile *c, int *at)
             weir_sbp read[WEIR_AXES_MAX] = {0};
             for (int a = 0; a < node->mesh->axes; a++)
                 read[a] = node_in_sbp(node, i, a);
-            if (from->mesh != node->mesh || !sbp_equal(node->mesh, from->sbp, read))
+            if (!mesh_equal(from->mesh, node->mesh) || !sbp_equal(node->mesh, from->sbp, read))
                 return "an input of a node lies otherwise than the node reads it";
         }
     }
