@@ -38,6 +38,9 @@
  * lose devices one after the other: a core may have a core. Where hosts count, each of them loses as many devices, or
  * whole hosts are left out. Where a tensor goes to another mesh it is summed up on its own, and gathered there if the two have the
  * same shape. The lower pass leaves out what nobody reads of it in the end; so a sum that one device reads becomes a tree.
+ *
+ * Without cores 521 devices are refused, for a conversion has at most 512 shards, and 257 have 12 times as many ports
+ * (`weir bench scale --dp 257`: 312 thousand for 25 thousand, 1.1 s for 0.5 s).
  */
 #ifndef GRAPH_COMPILE_SBP_TEAMS_H
 #define GRAPH_COMPILE_SBP_TEAMS_H
