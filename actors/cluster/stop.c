@@ -16,7 +16,9 @@
  *
  * A rank without a device, which is *idle*, runs as long as others: who comes to the end of a run tells the idle ones
  * among its neighbours by a LIMIT, and so does rank 0 when it is one itself and has been told. Words about runs that an idle
- * rank has not begun yet are kept for then.
+ * rank has not begun yet are kept for then. An idle rank that did not wait would have done all of a run before anybody stops it:
+ * rank 0 would find the whole run begun, and could make none shorter; and it would close its session while others still end
+ * theirs. About 90 lines serve such ranks alone.
  *
  * LIMIT and END are passed on by all before they say BYE, on the same way, so nobody takes a rank for one that left in
  * the middle of a run when it has only heard of its end first.
