@@ -30,10 +30,10 @@ SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 INCLUDE  := -Iinclude -I.
 # What the library shows is what its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
 PIC      := -fPIC
-COMPILE   = $(CC) -std=gnu17 $(WARN) -g $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 # Suites are many, and each has the library in it: they are linked by a faster linker, where there is one.
-FAST_LD  ?= $(if $(SAN)$(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
+FAST_LD  ?= $(if $(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
 LIBS     := -lzmq -lcrypto -lmsgpackc -ljansson -lm -ldl
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.

@@ -4,6 +4,10 @@
  * one sentence in weir_error(). The sentence belongs to the calling thread and stays until its next failing call.
  * Nothing in weir calls exit() or abort() on what a user, a file or a peer did.
  *
+ *     weir_status status = weir_session_run(s, 100);
+ *     if (status)
+ *         fprintf(stderr, "%s: %s\n", weir_status_name(status), weir_error());
+ *
  * SBP says how a logical tensor lies on one axis of a mesh (Yuan et al. 2021, arXiv:2110.15032, section 3.1):
  *
  *     S(i)  split: each device holds a slice of dimension i (sizes differ by at most one when it does not divide)

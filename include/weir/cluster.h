@@ -7,6 +7,12 @@
  * Devices count over all ranks, in rank order: with four a rank, cpu:0 to cpu:3 are rank 0's and cpu:4 to cpu:7 rank
  * 1's. How devices are spread over ranks changes no result.
  *
+ *     weir_session *s = weir_session_open(plan); // on every rank: they meet
+ *     weir_session_run(s, 100);                  // on every rank: each runs its devices
+ *     if (weir_rank() == 0)
+ *         printf("%d ranks did 100 steps\n", weir_world_size());
+ *     weir_session_close(s);
+ *
  * Where it looks, first come first served: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (`weir launch` sets these); Open
  * MPI's OMPI_COMM_WORLD_RANK and _SIZE; Slurm's SLURM_PROCID and SLURM_STEP_NUM_TASKS. And what the ranks have to agree
  * on:

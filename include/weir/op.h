@@ -16,6 +16,11 @@
  * Attributes are a plain structure whose members are int64_t and double alone (arrays of them too), listed in `fields`,
  * so that a plan can store, print and check them without knowing the op.
  *
+ *     static const weir_op op = {.name = "twice", .in_min = 1, .in_max = 1, .out_count = 1,
+ *                                .infer = infer, .kernel = {[WEIR_CPU] = kernel}};
+ *     weir_op_register(&op); // once; apps/examples/prelu is a whole one
+ *     weir_tensor *y = weir_op_apply(&(weir_apply){WEIR_HERE, "twice", &op, g, &x, 1, NULL}, NULL);
+ *
  * Signatures. A mesh has one to three axes; each picks one signature by itself. In the signature
  * {.in = {S(0), B}, .out = {S(0)}} of a matrix product over an axis of p devices every device holds a p-th of the rows
  * of A and the whole of B, and makes a p-th of the rows. A signature is a promise: the kernel, run on the local shards

@@ -2,6 +2,9 @@
  * weir_op in kernels/ (its rules and kernels); these functions check nothing themselves. Every one takes .name and
  * returns a tensor owned by the graph, poisoned after a mistake.
  *
+ *     weir_tensor *h = weir_gelu(weir_linear(weir_layernorm(x), 256, .name = "up"));
+ *     weir_tensor *y = weir_add(x, weir_linear(h, 64, .name = "down"));
+ *
  * Binary ops broadcast as NumPy does: shapes are aligned at the last dimension, and a dimension of 1 or a missing one
  * is repeated.
  */

@@ -5,6 +5,11 @@
  * weir_compile() returns it. A saved plan needs neither the graph nor the program that built it; host functions
  * (sources, sinks, calls) are known in it by name.
  *
+ *     weir_plan *plan = weir_compile(g, .micro_batches = 4, .memory = "512MiB");
+ *     if (!plan || weir_plan_save(plan, "model.plan"))
+ *         fprintf(stderr, "%s\n", weir_error());
+ *     weir_plan_free(plan);
+ *
  * A plan is immutable; any number of threads and sessions may read it. Owned by the caller; the graph may be freed. A
  * session keeps the plan that it was opened with: weir_plan_free() may come first, and memory goes when the last is closed.
  */

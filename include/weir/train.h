@@ -4,6 +4,9 @@
  * them as any other op. The gradient is that of the mean of the loss over the micro-batches of a step; with .count that of
  * its sum over them, divided by what they count together. An update runs
  * once a step: it owns the parameter's register and changes it in place when the last reader has let go of it.
+ *
+ *     weir_tensor *loss = weir_cross_entropy(logits, labels);
+ *     weir_train(loss, weir_adamw(.lr = 0.001, .clip_norm = 1));
  */
 #ifndef WEIR_TRAIN_H
 #define WEIR_TRAIN_H

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LADDER = EFFORT(FULL(3, 2), 1, 1), MODELS = EFFORT(FULL(8, 6), 5, 3), STEPS = 3 };
+enum { LADDER = EFFORT(FULL(3, 2), 1, 1), MODELS = EFFORT(FULL(8, 6), 3, 3), STEPS = 3 };
 
 /* graph/compile/memory/parts.h and limit.h, which know a type named as the functions here. */
 extern int parts_max, parts_max_hasty, limit_grid;
@@ -418,7 +418,7 @@ static weir_plan *compile_chain(const void *model, const char *limit)
 /* All layers cost as much, so nothing but their places says which are to be kept. */
 Test(limit, of_equal_layers_some_are_kept_at_equal_distances, .timeout = 120)
 {
-    for (int count = 16; count <= EFFORT(FULL(256, 128), 128, 64); count *= 2) {
+    for (int count = 16; count <= EFFORT(FULL(256, 128), 64, 64); count *= 2) {
         weir_plan *loose = compile_chain(&count, NULL), *least = kept(compile_chain, &count, smallest(compile_chain, &count));
         double root = sqrt(count), each = 256 * 64 * 4;
         cr_expect_leq((double)largest(least), each * (2.25 * root + 6), "%ld bytes, %d layers", (long)largest(least), count);
@@ -458,7 +458,7 @@ static void smallest_is_near(compile_fn compile, int layers, int rungs)
 /* All rungs are tried of models that are small enough. */
 Test(limit, the_smallest_is_near_that_of_all_rungs, .timeout = 300)
 {
-    for (int count = 4; count <= EFFORT(FULL(16, 8), 16, 8); count *= 2)
+    for (int count = 4; count <= EFFORT(FULL(16, 8), 8, 8); count *= 2)
         smallest_is_near(compile_blocks, count, INT32_MAX);
     for (int count = 10; count <= EFFORT(FULL(160, 40), 40, 40); count *= 4)
         smallest_is_near(compile_chain, count, INT32_MAX);
@@ -523,9 +523,9 @@ static void ladder_is_near(compile_fn compile, int layers, double tensor)
 /* No rung changes what the ladder leaves out; and it knows nothing of how parts are packed. */
 Test(limit, the_layout_of_a_rung_takes_what_the_ladder_counts, .timeout = 300)
 {
-    for (int layers = 4; layers <= EFFORT(FULL(32, 16), 16, 8); layers *= 2)
+    for (int layers = 4; layers <= EFFORT(FULL(32, 16), 8, 8); layers *= 2)
         ladder_is_near(compile_blocks, layers, 4 * 1024 * 64 * sizeof(float));
-    for (int layers = 16; layers <= EFFORT(FULL(256, 64), 64, 32); layers *= 2)
+    for (int layers = 16; layers <= EFFORT(FULL(256, 64), 32, 32); layers *= 2)
         ladder_is_near(compile_chain, layers, 256 * 64 * sizeof(float));
 }
 
@@ -544,9 +544,9 @@ Test(limit, the_smallest_of_layouts_is_near_that_of_all_rungs, .timeout = 300)
 
 Test(limit, the_smallest_is_near_that_of_parts_that_are_placed_one_by_one, .timeout = 300)
 {
-    for (int count = 4; count <= EFFORT(FULL(256, 64), 64, 32); count *= 4)
+    for (int count = 4; count <= EFFORT(FULL(256, 64), 32, 32); count *= 4)
         smallest_is_near(compile_blocks, count, limit_grid);
-    for (int count = 10; count <= EFFORT(FULL(640, 160), 160, 40); count *= 4)
+    for (int count = 10; count <= EFFORT(FULL(640, 160), 40, 40); count *= 4)
         smallest_is_near(compile_chain, count, limit_grid);
 }
 
