@@ -59,8 +59,8 @@ struct last_step {
 struct failure {
     weir_status status;
     uint32_t culprit; /* the rank that failed first, as far as is known */
-    uint32_t teller;  /* the rank whose sentence it is */
-    uint32_t said;    /* where that begins in the text */
+    uint32_t reporter;  /* the rank whose sentence it is */
+    uint32_t skipped;    /* where that begins in the text */
     char text[1024];
 };
 

@@ -127,11 +127,11 @@ void cluster_fail(struct cluster *c)
         return;
     const struct failure *failure = &c->owner->ending->failure;
     enum ending_state state = ending_state(c->owner->ending);
-    struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = failure->culprit, .from = failure->teller}};
-    snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", failure->text + failure->said);
+    struct wire_frame frame = {.kind = WIRE_FAIL, .fail = {.culprit = failure->culprit, .from = failure->reporter}};
+    snprintf(frame.fail.text, sizeof(frame.fail.text), "%s", failure->text + failure->skipped);
     struct wire_frame end = {.kind = WIRE_END,
-                             .end = {.culprit = failure->culprit, .from = failure->teller, .what = WIRE_CANCELLED}};
-    snprintf(end.end.text, sizeof(end.end.text), "%s", failure->text + failure->said);
+                             .end = {.culprit = failure->culprit, .from = failure->reporter, .what = WIRE_CANCELLED}};
+    snprintf(end.end.text, sizeof(end.end.text), "%s", failure->text + failure->skipped);
     if (c->net && state != ENDING_FAILED_AT_END) /* of that they have been told */
         net_request(c->net, NET_NEIGHBOURS, state == ENDING_CANCELLED ? &end : &frame, NULL, 0);
     cluster_news(c);

@@ -58,7 +58,7 @@ static void session_fail(struct weir_session *s, enum ending_event event, struct
 /* One of this rank's. */
 static struct failure own_failure(const struct weir_session *s, weir_status status)
 {
-    return (struct failure){.status = status, .culprit = built_rank(&s->built), .teller = built_rank(&s->built)};
+    return (struct failure){.status = status, .culprit = built_rank(&s->built), .reporter = built_rank(&s->built)};
 }
 
 static void describe_at(const struct weir_session *s, const struct actor *actor, const struct actor_kernel *kernel,
@@ -148,9 +148,9 @@ void session_fail_peer(struct weir_session *s, uint32_t culprit, const char *for
 /* In the words of another rank. */
 static void quote(struct failure *failure, uint32_t from, const char *sentence)
 {
-    failure->teller = from;
-    failure->said = (uint32_t)snprintf(failure->text, sizeof(failure->text), "rank %u reports: ", from);
-    snprintf(failure->text + failure->said, sizeof(failure->text) - failure->said, "%s", sentence);
+    failure->reporter = from;
+    failure->skipped = (uint32_t)snprintf(failure->text, sizeof(failure->text), "rank %u reports: ", from);
+    snprintf(failure->text + failure->skipped, sizeof(failure->text) - failure->skipped, "%s", sentence);
 }
 
 void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
@@ -163,7 +163,7 @@ void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, 
 void session_fail_at_end(struct weir_session *s)
 {
     const struct last_step *last = &s->ending.last;
-    struct failure failure = {.status = last->status, .culprit = last->culprit, .teller = last->from};
+    struct failure failure = {.status = last->status, .culprit = last->culprit, .reporter = last->from};
     if (last->from == built_rank(&s->built))
         snprintf(failure.text, sizeof(failure.text), "%s", last->text);
     else

@@ -363,7 +363,7 @@ struct group_key {
 };
 
 /* The lists of a rank, then of all: which gathers are none for some member, and keys behind. */
-struct said {
+struct offer {
     uint8_t *bytes;           /* owned */
     size_t refusals;          /* one for each gather, as bytes; rounded up, so that keys are aligned */
     struct group_key *key;    /* in `bytes` */
@@ -371,38 +371,38 @@ struct said {
     bool full;                /* there was no memory for all */
 };
 
-static size_t said_bytes(const struct said *said)
+static size_t offer_bytes(const struct offer *offer)
 {
-    return said->refusals + said->count * sizeof(struct group_key);
+    return offer->refusals + offer->count * sizeof(struct group_key);
 }
 
-static void add_key(struct said *said, const struct group_key *key)
+static void add_key(struct offer *offer, const struct group_key *key)
 {
-    uint8_t *grown = said->full ? NULL : realloc(said->bytes, said_bytes(said) + sizeof(*key));
-    said->full = !grown;
+    uint8_t *grown = offer->full ? NULL : realloc(offer->bytes, offer_bytes(offer) + sizeof(*key));
+    offer->full = !grown;
     if (!grown)
         return;
-    said->bytes = grown;
-    said->key = (struct group_key *)(grown + said->refusals);
-    said->key[said->count++] = *key;
+    offer->bytes = grown;
+    offer->key = (struct group_key *)(grown + offer->refusals);
+    offer->key[offer->count++] = *key;
 }
 
-static void add_said(void *ctx, uint32_t rank, const void *data, size_t bytes)
+static void add_offer(void *ctx, uint32_t rank, const void *data, size_t bytes)
 {
-    struct said *said = ctx;
+    struct offer *offer = ctx;
     const uint8_t *from = data;
     struct group_key key;
     (void)rank;
-    for (size_t i = 0; !said->full && i < said->refusals && i < bytes; i++)
-        said->bytes[i] |= from[i];
-    for (size_t at = said->refusals; at + sizeof(key) <= bytes; at += sizeof(key)) {
+    for (size_t i = 0; !offer->full && i < offer->refusals && i < bytes; i++)
+        offer->bytes[i] |= from[i];
+    for (size_t at = offer->refusals; at + sizeof(key) <= bytes; at += sizeof(key)) {
         memcpy(&key, from + at, sizeof(key));
-        add_key(said, &key);
+        add_key(offer, &key);
     }
 }
 
 /* Adds this rank's groups in which the first member is here, and others are not. */
-static weir_status make_keys(const struct weir_session *s, struct said *said)
+static weir_status make_keys(const struct weir_session *s, struct offer *offer)
 {
     const struct session_groups *groups = s->devices.groups;
     weir_status status = WEIR_OK;
@@ -414,21 +414,21 @@ static weir_status make_keys(const struct weir_session *s, struct said *said)
             continue;
         status = device->group_key(member->group, key.bytes);
         if (!status)
-            add_key(said, &key);
+            add_key(offer, &key);
     }
     return status;
 }
 
 /* A statement is never empty. */
-static weir_status say(const struct weir_session *s, const struct gathers *gathers, struct said *said)
+static weir_status say(const struct weir_session *s, const struct gathers *gathers, struct offer *offer)
 {
-    said->refusals = (size_t)gathers->count / 8 * 8 + 8;
-    said->bytes = calloc(1, said->refusals);
-    said->full = !said->bytes;
-    for (uint32_t i = 0; !said->full && i < gathers->count; i++)
-        said->bytes[i] = !gathers_here(s, &gathers->of[i]);
-    weir_status status = make_keys(s, said);
-    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+    offer->refusals = (size_t)gathers->count / 8 * 8 + 8;
+    offer->bytes = calloc(1, offer->refusals);
+    offer->full = !offer->bytes;
+    for (uint32_t i = 0; !offer->full && i < gathers->count; i++)
+        offer->bytes[i] = !gathers_here(s, &gathers->of[i]);
+    weir_status status = make_keys(s, offer);
+    return status || !offer->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
 }
 
 /* A rank that has left will never come. */
@@ -474,17 +474,17 @@ static weir_status list_rehearsals(const struct weir_session *s, struct membersh
 }
 
 static weir_status join_one(const struct weir_session *s, const struct membership *member,
-                            const struct said *said, int64_t deadline_ns)
+                            const struct offer *offer, int64_t deadline_ns)
 {
     const struct device_ops *device = member->queue->device->device;
-    const struct group_key *key = said->key;
+    const struct group_key *key = offer->key;
     bool whole = false;
     weir_status status = WEIR_OK;
     if (!device->group_join || member->here == member->group->count)
         return WEIR_OK;
-    while (key && key < said->key + said->count && key->number != member->number)
+    while (key && key < offer->key + offer->count && key->number != member->number)
         key++;
-    if (!key || key == said->key + said->count)
+    if (!key || key == offer->key + offer->count)
         return error_set(WEIR_E_PEER, "no rank has made a key for collectives of group %u", member->number);
     while (!status && !whole) {
         status = device->group_join(member->group, key->bytes, &whole);
@@ -509,51 +509,51 @@ static bool spreads(const weir_plan *plan)
 }
 
 /* Rank 0's list is then that of all; gathers that a rank has refused are none. */
-static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct said *said)
+static weir_status agree(const struct weir_session *s, struct gathers *gathers, struct offer *offer)
 {
     struct cluster *c = s->built.cluster;
     uint32_t kept = 0;
     weir_status status = gathers_find(gathers, s->plan);
     if (!status)
-        status = say(s, gathers, said);
+        status = say(s, gathers, offer);
     if (!status) /* else this rank fails the session, and who waits in the round hears of that */
-        status = cluster_collect(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
+        status = cluster_collect(c, ROUND_OPEN, offer->bytes, offer_bytes(offer), add_offer, offer);
     if (!status && c->env.rank)
-        said->count = 0;
+        offer->count = 0;
     if (!status)
-        status = cluster_spread(c, ROUND_OPEN, said->bytes, said_bytes(said), add_said, said);
+        status = cluster_spread(c, ROUND_OPEN, offer->bytes, offer_bytes(offer), add_offer, offer);
     for (uint32_t i = 0; !status && i < gathers->count; i++)
-        if (!said->bytes[i])
+        if (!offer->bytes[i])
             gathers->of[kept++] = gathers->of[i];
     gathers->count = kept;
-    return status || !said->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
+    return status || !offer->full ? status : error_set(WEIR_E_MEMORY, "no memory for the keys of collectives");
 }
 
-static weir_status join_all(const struct weir_session *s, const struct said *said)
+static weir_status join_all(const struct weir_session *s, const struct offer *offer)
 {
     int64_t deadline_ns = park_now_ns() + s->built.cluster->env.join_ns;
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && s->devices.groups && i < s->devices.groups->count; i++)
         status = list_rehearsals(s, &s->devices.groups->memberships[i]);
     for (uint32_t i = 0; !status && s->devices.groups && i < s->devices.groups->count; i++)
-        status = join_one(s, &s->devices.groups->memberships[i], said, deadline_ns);
+        status = join_one(s, &s->devices.groups->memberships[i], offer, deadline_ns);
     return status;
 }
 
 weir_status session_join_groups(struct weir_session *s)
 {
     struct gathers gathers = {.of = NULL};
-    struct said said = {.bytes = NULL};
+    struct offer offer = {.bytes = NULL};
     bool spread = s->built.cluster && spreads(s->plan);
-    weir_status status = spread ? agree(s, &gathers, &said) : WEIR_OK;
+    weir_status status = spread ? agree(s, &gathers, &offer) : WEIR_OK;
     if (!status && s->devices.groups)
         list_meetings(s, &gathers);
     if (!status && spread)
-        status = join_all(s, &said);
+        status = join_all(s, &offer);
     if (status)
         session_fail_open(s, status, weir_error()); /* the others wait for this one */
     free(gathers.of);
-    free(said.bytes);
+    free(offer.bytes);
     return status;
 }
 

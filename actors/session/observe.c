@@ -33,12 +33,12 @@ size_t session_flight_text(const struct weir_session *s, char *text, size_t byte
     size_t used = 0;
     text[0] = 0;
     for (uint32_t w = 0; w < s->workers.count; w++) {
-        struct flight_about about = {.plan = s->plan,
+        struct flight_facts facts = {.plan = s->plan,
                                      .worker = w,
                                      .one_queue = of_one_queue(&s->workers.list[w], s->plan),
                                      .firing = firing_of,
                                      .ctx = s};
-        used += flight_text(&s->workers.list[w].flight, &about, text + used, (bytes - used) / (s->workers.count - w));
+        used += flight_text(&s->workers.list[w].flight, &facts, text + used, (bytes - used) / (s->workers.count - w));
     }
     return used;
 }

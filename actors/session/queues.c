@@ -240,12 +240,12 @@ static weir_status find_awaited(struct weir_session *s)
     return status;
 }
 
-static void make_room(struct ahead_queue *teller, enum ahead_told told, uint32_t slots)
+static void make_room(struct ahead_queue *queue, enum ahead_told told, uint32_t slots)
 {
     if (told == AHEAD_PUT)
-        teller->put.room += slots;
+        queue->put.room += slots;
     else if (told == AHEAD_LATE)
-        teller->late.room += slots;
+        queue->late.room += slots;
 }
 
 /* Port p's edge; and how much room its messages take. Returns the tickets that it needs. */

@@ -27,7 +27,7 @@ bool flight_last(const struct flight *flight, struct flight_row *row)
 /* ---- as text ---- */
 
 /* How many firings row `number` stands for. */
-static int64_t row_firings(const struct flight *flight, const struct flight_about *about, uint64_t number,
+static int64_t row_firings(const struct flight *flight, const struct flight_facts *facts, uint64_t number,
                            uint64_t fired)
 {
     struct flight_row row = row_at(flight, number);
@@ -37,7 +37,7 @@ static int64_t row_firings(const struct flight *flight, const struct flight_abou
             return other.firing - row.firing;
     }
     bool failed = flight->failed && number + 1 == fired; /* one that the actor has not counted */
-    return about->firing(about->ctx, row.actor) - row.firing + failed;
+    return facts->firing(facts->ctx, row.actor) - row.firing + failed;
 }
 
 /* Where a firing is in the run; rows of one place stand together. */
@@ -45,10 +45,10 @@ struct place {
     int64_t step, micro; /* micro < 0: it has no micro-batches */
 };
 
-static struct place place_of(const struct flight_about *about, struct flight_row row)
+static struct place place_of(const struct flight_facts *facts, struct flight_row row)
 {
-    int64_t fires = about->plan->actors[row.actor].fires;
-    return (struct place){flight_step(about->plan, row.actor, row.firing),
+    int64_t fires = facts->plan->actors[row.actor].fires;
+    return (struct place){flight_step(facts->plan, row.actor, row.firing),
                           fires > 1 ? row.firing % fires : -1};
 }
 
@@ -60,14 +60,14 @@ static void add_place(struct text *to, struct place place)
     text_add(to, ": ");
 }
 
-static void add_row(struct text *to, const struct flight *flight, const struct flight_about *about, uint64_t number,
+static void add_row(struct text *to, const struct flight *flight, const struct flight_facts *facts, uint64_t number,
                     uint64_t fired)
 {
-    const weir_plan *plan = about->plan;
+    const weir_plan *plan = facts->plan;
     const plan_actor *actor = &plan->actors[row_at(flight, number).actor];
-    int64_t firings = row_firings(flight, about, number, fired);
+    int64_t firings = row_firings(flight, facts, number, fired);
     text_add(to, "%s", plan_text(plan, actor->name));
-    if (!about->one_queue)
+    if (!facts->one_queue)
         text_add(to, " on %s", plan_text(plan, plan->queues[actor->queue.i].name));
     if (firings > 1)
         text_add(to, " (%lld times)", (long long)firings);
@@ -76,31 +76,31 @@ static void add_row(struct text *to, const struct flight *flight, const struct f
 }
 
 /* The last `count` rows. */
-static void add_rows(struct text *to, const struct flight *flight, const struct flight_about *about, uint64_t fired,
+static void add_rows(struct text *to, const struct flight *flight, const struct flight_facts *facts, uint64_t fired,
                      uint64_t count)
 {
     struct place last = {0, 0};
-    text_add(to, "worker %u: ", about->worker);
+    text_add(to, "worker %u: ", facts->worker);
     for (uint64_t number = fired - count; number < fired; number++) {
-        struct place place = place_of(about, row_at(flight, number));
+        struct place place = place_of(facts, row_at(flight, number));
         bool first = number == fired - count, same = place.step == last.step && place.micro == last.micro;
         text_add(to, "%s", first ? "" : same ? ", " : "; ");
         if (first || !same)
             add_place(to, place);
         last = place;
-        add_row(to, flight, about, number, fired);
+        add_row(to, flight, facts, number, fired);
     }
     text_add(to, "\n");
 }
 
 /* Half as many rows until they fit. */
-size_t flight_text(const struct flight *flight, const struct flight_about *about, char *bytes, size_t room)
+size_t flight_text(const struct flight *flight, const struct flight_facts *facts, char *bytes, size_t room)
 {
     uint64_t fired = atomic_load_explicit(&flight->fired, memory_order_acquire); /* flight_record() */
     bytes[0] = 0;
     for (uint64_t count = fired < FLIGHT_FIRINGS ? fired : FLIGHT_FIRINGS; count; count /= 2) {
         struct text text = {bytes, room, 0, false};
-        add_rows(&text, flight, about, fired, count);
+        add_rows(&text, flight, facts, fired, count);
         if (!text.cut)
             return text.used;
     }

@@ -82,7 +82,7 @@ static inline int64_t flight_step(const weir_plan *plan, uint32_t actor, int64_t
 }
 
 /* Whose recorder it is. */
-struct flight_about {
+struct flight_facts {
     const weir_plan *plan;
     uint32_t worker; /* its number */
     bool one_queue;  /* all of its actors are on one */
@@ -96,6 +96,6 @@ struct flight_about {
  *
  * Firings that do not fit are left out: the oldest. Returns the length, 0 when nothing has been fired. At rest or after all
  * workers have halted. */
-size_t flight_text(const struct flight *flight, const struct flight_about *about, char *text, size_t bytes);
+size_t flight_text(const struct flight *flight, const struct flight_facts *facts, char *text, size_t bytes);
 
 #endif

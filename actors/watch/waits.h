@@ -68,7 +68,7 @@ struct waits {
 };
 
 /* The words of the report beside who waits. Times in ns. */
-struct waits_about {
+struct waits_facts {
     int64_t stalled_ns;   /* nothing has fired */
     int64_t steps_end;    /* the run ends before this step */
     const int64_t *running_ns; /* borrowed; by worker of this rank: how long it has been in its kernel */
@@ -90,6 +90,6 @@ void waits_put(struct waits *waits, uint32_t rank, const void *entries, uint32_t
 bool waits_complete(const struct waits *waits);
 
 /* The report; returns its length. Does not allocate. */
-size_t waits_text(struct waits *waits, const struct waits_about *about, char *text, size_t bytes);
+size_t waits_text(struct waits *waits, const struct waits_facts *facts, char *text, size_t bytes);
 
 #endif

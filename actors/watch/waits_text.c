@@ -118,12 +118,12 @@ static void add_kernels(struct text *to, const weir_plan *plan, uint32_t a)
     text_add(to, ")");
 }
 
-static void add_firing(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t a)
+static void add_firing(struct text *to, const struct waits *waits, const struct waits_facts *facts, uint32_t a)
 {
     const weir_plan *plan = waits->plan;
     uint32_t queue = plan->actors[a].queue.i;
     bool own = waits_queue_rank(plan, queue) == waits->rank;
-    int64_t ns = own && about->running_ns ? about->running_ns[waits->worker_of[queue]] : about->stalled_ns;
+    int64_t ns = own && facts->running_ns ? facts->running_ns[waits->worker_of[queue]] : facts->stalled_ns;
     add_kernels(to, plan, a);
     text_add(to, " on %s", plan_text(plan, plan->spaces[plan->queues[queue].space.i].name));
     if (plan->ranks > 1)
@@ -134,10 +134,10 @@ static void add_firing(struct text *to, const struct waits *waits, const struct 
         text_add(to, "; all that take part have come");
 }
 
-static void add_silent(struct text *to, const struct waits_about *about, uint32_t rank)
+static void add_silent(struct text *to, const struct waits_facts *facts, uint32_t rank)
 {
-    if (rank == about->silent_rank)
-        text_add(to, "rank %u has been silent for %.1f s", rank, (double)about->silent_ns / NS_PER_S);
+    if (rank == facts->silent_rank)
+        text_add(to, "rank %u has been silent for %.1f s", rank, (double)facts->silent_ns / NS_PER_S);
     else
         text_add(to, "rank %u did not answer", rank);
 }
@@ -152,14 +152,14 @@ static void add_idle(struct text *to, const weir_plan *plan, uint32_t a, bool el
 }
 
 /* Waits that are not for an actor. */
-static void add_end(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t a,
+static void add_end(struct text *to, const struct waits *waits, const struct waits_facts *facts, uint32_t a,
                     uint32_t from)
 {
     uint32_t rank = plan_rank_of(waits->plan, a);
     if (!waits->answered[rank])
-        add_silent(to, about, rank);
+        add_silent(to, facts, rank);
     else if (waits->actors[a].fires)
-        add_firing(to, waits, about, a);
+        add_firing(to, waits, facts, a);
     else if (waits_outside(waits, a))
         add_outside(to, waits, a, from);
     else
@@ -176,7 +176,7 @@ static void add_circle(struct text *to, const struct waits *waits, uint32_t a)
     text_add(to, "  which is a circle: none of them can go on");
 }
 
-static void add_chain(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t start)
+static void add_chain(struct text *to, const struct waits *waits, const struct waits_facts *facts, uint32_t start)
 {
     const struct waits_actor *actors = waits->actors;
     uint32_t end = actors[start].end, from = PLAN_NONE, links = actors[start].depth;
@@ -191,7 +191,7 @@ static void add_chain(struct text *to, const struct waits *waits, const struct w
         return;
     }
     text_add(to, "  ");
-    add_end(to, waits, about, end, from);
+    add_end(to, waits, facts, end, from);
 }
 
 /* An actor that waits for it; PLAN_NONE: none does. */
@@ -204,27 +204,27 @@ static uint32_t find_from(const struct waits *waits, uint32_t end)
 }
 
 /* Where chains end that do not end where the one that was told does. */
-static void add_other_ends(struct text *to, const struct waits *waits, const struct waits_about *about, uint32_t told)
+static void add_other_ends(struct text *to, const struct waits *waits, const struct waits_facts *facts, uint32_t told)
 {
     uint32_t count = 0;
     for (uint32_t a = 0; a < waits->plan->actors_count && count < ENDS_MAX; a++) {
         if (!waits->actors[a].ends || a == told || waits->actors[a].kind != LINK_END)
             continue;
         text_add(to, "\n  and ");
-        add_end(to, waits, about, a, find_from(waits, a));
+        add_end(to, waits, facts, a, find_from(waits, a));
         count++;
     }
 }
 
 /* Nobody told that it waits. */
-static void add_nobody(struct text *to, const struct waits *waits, const struct waits_about *about)
+static void add_nobody(struct text *to, const struct waits *waits, const struct waits_facts *facts)
 {
     text_add(to, "  no actor lacks anything");
     for (uint32_t r = 0; r < waits->plan->ranks; r++) {
         if (waits->answered[r])
             continue;
         text_add(to, "; ");
-        add_silent(to, about, r);
+        add_silent(to, facts, r);
     }
 }
 
@@ -237,18 +237,18 @@ static int64_t first_step(const struct waits *waits, int64_t otherwise)
     return step == INT64_MAX ? otherwise : step;
 }
 
-size_t waits_text(struct waits *waits, const struct waits_about *about, char *bytes, size_t room)
+size_t waits_text(struct waits *waits, const struct waits_facts *facts, char *bytes, size_t room)
 {
     struct text text = {bytes, room, 0, false};
     uint32_t start = waits_chain(waits);
     text_add(&text, "nothing has fired for %.1f s in step %lld of a run that ends after step %lld:\n",
-             (double)about->stalled_ns / NS_PER_S, (long long)first_step(waits, about->steps_end - 1),
-             (long long)about->steps_end - 1);
+             (double)facts->stalled_ns / NS_PER_S, (long long)first_step(waits, facts->steps_end - 1),
+             (long long)facts->steps_end - 1);
     if (start == PLAN_NONE) {
-        add_nobody(&text, waits, about);
+        add_nobody(&text, waits, facts);
     } else {
-        add_chain(&text, waits, about, start);
-        add_other_ends(&text, waits, about, waits->actors[start].end);
+        add_chain(&text, waits, facts, start);
+        add_other_ends(&text, waits, facts, waits->actors[start].end);
     }
     text_add(&text, "\n");
     return text.used;

@@ -219,9 +219,9 @@ static void answer_ranks(struct watch *watch, int64_t now)
 /* ---- noticing ---- */
 
 /* Whether anything has moved, here or elsewhere, since it was last looked at. */
-static bool has_moved(struct watch *watch, int64_t now, struct waits_about *about)
+static bool has_moved(struct watch *watch, int64_t now, struct waits_facts *facts)
 {
-    uint64_t fired = watch->on.others_fired(watch->on.ctx, &about->silent_rank, &about->silent_ns);
+    uint64_t fired = watch->on.others_fired(watch->on.ctx, &facts->silent_rank, &facts->silent_ns);
     for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         /* relaxed: only whether it has changed is of interest */
         uint64_t mine = flight_moved(watch->workers[w].flight);
@@ -252,48 +252,48 @@ static void begin_again(struct watch *watch, int64_t now)
     pthread_mutex_unlock(&watch->lock);
 }
 
-static void tell_stall(struct watch *watch, struct waits_about *about)
+static void tell_stall(struct watch *watch, struct waits_facts *facts)
 {
     int64_t now = park_now_ns();
-    about->stalled_ns = now - watch->changed_ns;
-    about->running_ns = watch->running_ns;
+    facts->stalled_ns = now - watch->changed_ns;
+    facts->running_ns = watch->running_ns;
     for (uint32_t w = 0; w < watch->on.worker_count; w++) {
         /* relaxed: a number to show */
         int64_t end = atomic_load_explicit(&watch->workers[w].flight->steps_end, memory_order_relaxed);
-        about->steps_end = end > about->steps_end ? end : about->steps_end;
+        facts->steps_end = end > facts->steps_end ? end : facts->steps_end;
         watch->running_ns[w] = now - watch->workers[w].changed_ns;
     }
     pthread_mutex_lock(&watch->lock);
     watch->complete = waits_complete(&watch->waits);
-    waits_text(&watch->waits, about, watch->text, sizeof(watch->text));
+    waits_text(&watch->waits, facts, watch->text, sizeof(watch->text));
     pthread_mutex_unlock(&watch->lock);
     watch->on.report(watch->on.ctx, watch->text);
 }
 
 /* Nothing has moved for long. Asking takes a while; what moved meanwhile was no stall. A wait for a kernel of another session
  * on its thread is no stall either: that is told by the other's watch, if it takes so long. */
-static void look_into(struct watch *watch, struct waits_about *about)
+static void look_into(struct watch *watch, struct waits_facts *facts)
 {
     look_around(watch);
     await_ranks(watch);
     int64_t now = park_now_ns();
-    if (has_moved(watch, now, about) || !is_running(watch) || watch->held_up)
+    if (has_moved(watch, now, facts) || !is_running(watch) || watch->held_up)
         begin_again(watch, now);
     else if (!atomic_load_explicit(&watch->closing, memory_order_acquire)) {
-        tell_stall(watch, about);
+        tell_stall(watch, facts);
         watch->reported = true;
     }
 }
 
 static void watch_tick(struct watch *watch)
 {
-    struct waits_about about = {.silent_rank = UINT32_MAX};
+    struct waits_facts facts = {.silent_rank = UINT32_MAX};
     int64_t now = park_now_ns();
     answer_ranks(watch, now);
-    if (has_moved(watch, now, &about) || !is_running(watch))
+    if (has_moved(watch, now, &facts) || !is_running(watch))
         begin_again(watch, now);
     else if (!watch->reported && now - watch->changed_ns >= watch->on.stall_ns)
-        look_into(watch, &about);
+        look_into(watch, &facts);
 }
 
 static void *watch_main(void *argument)

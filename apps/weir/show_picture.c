@@ -45,22 +45,22 @@ static sigset_t ending_signals(void)
 /* ---- dot ---- */
 
 /* On a terminal a line that is written again each second; elsewhere one line. */
-static void say_time(double seconds, bool *said)
+static void say_time(double seconds, bool *shown)
 {
     char time[32];
     bool terminal = isatty(STDERR_FILENO);
-    if (seconds < SAY_AFTER_S || (*said && !terminal))
+    if (seconds < SAY_AFTER_S || (*shown && !terminal))
         return;
-    *said = true;
+    *shown = true;
     if (terminal)
         fprintf(stderr, "\r\033[K%s: dot draws, since %s", program, measure_time_text(seconds, time));
     else
         fprintf(stderr, "%s: dot draws; plans of many actors take minutes\n", program);
 }
 
-static void end_line(bool said)
+static void end_line(bool shown)
 {
-    if (said && isatty(STDERR_FILENO))
+    if (shown && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
 }
 
@@ -69,7 +69,7 @@ static int wait_for(pid_t id, const sigset_t *watched, int *caught)
 {
     const double start = measure_seconds();
     const struct timespec second = {.tv_sec = 1};
-    bool said = false;
+    bool shown = false;
     int status = 0;
     while (waitpid(id, &status, WNOHANG) == 0) {
         int got = sigtimedwait(watched, NULL, &second);
@@ -80,9 +80,9 @@ static int wait_for(pid_t id, const sigset_t *watched, int *caught)
                 continue;
             break;
         }
-        say_time(measure_seconds() - start, &said);
+        say_time(measure_seconds() - start, &shown);
     }
-    end_line(said);
+    end_line(shown);
     return status;
 }
 

@@ -16,8 +16,8 @@
 static void *open_as(const char *name, int mode, char *why, size_t why_bytes)
 {
     void *object = dlopen(name, mode);
-    const char *said = object ? "" : dlerror();
-    snprintf(why, why_bytes, "%s", said ? said : "");
+    const char *message = object ? "" : dlerror();
+    snprintf(why, why_bytes, "%s", message ? message : "");
     return object;
 }
 

@@ -61,8 +61,8 @@ struct bulk_owner {
 };
 
 /* A message of the session itself; its payload is shared. */
-struct bulk_said {
-    struct bulk_said *next;
+struct bulk_control {
+    struct bulk_control *next;
     bool bye;
     bool has_payload;
     zmq_msg_t payload;
@@ -72,7 +72,7 @@ struct bulk_said {
 
 struct bulk_entry {
     const struct transfer *transfer; /* SLOT */
-    struct bulk_said *said;          /* FRAME; owned */
+    struct bulk_control *control;          /* FRAME; owned */
     uint32_t slot;
     uint32_t words;                  /* WORDS: how many */
     bool initial;
@@ -91,7 +91,7 @@ struct bulk_out {
     size_t small_used;
     char *packed;                   /* owned; a packed span that is larger than that */
     bool packed_used;
-    struct bulk_said *said;         /* owned; those whose payloads parts refer to */
+    struct bulk_control *control;         /* owned; those whose payloads parts refer to */
     struct seal_box *box;           /* owned; NULL: plain */
     unsigned char *records;         /* owned */
     size_t records_first, records_end;

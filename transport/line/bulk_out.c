@@ -121,30 +121,30 @@ void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hol
 
 void bulk_post_frame(struct bulk_line *line, const struct wire_frame *frame, zmq_msg_t *payload)
 {
-    struct bulk_said *said = may_post(line) ? calloc(1, sizeof(*said)) : NULL;
-    struct bulk_entry *entry = said ? entry_add(line) : NULL;
+    struct bulk_control *control = may_post(line) ? calloc(1, sizeof(*control)) : NULL;
+    struct bulk_entry *entry = control ? entry_add(line) : NULL;
     if (!entry) {
-        free(said);
+        free(control);
         return;
     }
-    said->header_bytes = (uint32_t)wire_encode(frame, said->header);
-    said->bye = line->parted = frame->kind == WIRE_BYE;
-    said->has_payload = payload != NULL;
+    control->header_bytes = (uint32_t)wire_encode(frame, control->header);
+    control->bye = line->parted = frame->kind == WIRE_BYE;
+    control->has_payload = payload != NULL;
     if (payload) {
-        zmq_msg_init(&said->payload);
-        zmq_msg_copy(&said->payload, payload);
+        zmq_msg_init(&control->payload);
+        zmq_msg_copy(&control->payload, payload);
     }
-    entry->said = said;
+    entry->control = control;
     wait_to_write(line);
 }
 
-static void said_free(struct bulk_line *line, struct bulk_said *said)
+static void control_free(struct bulk_line *line, struct bulk_control *control)
 {
-    if (said->bye)
+    if (control->bye)
         line->bulk->owner->word_gone(line->bulk->owner, line->rank);
-    if (said->has_payload)
-        zmq_msg_close(&said->payload);
-    free(said);
+    if (control->has_payload)
+        zmq_msg_close(&control->payload);
+    free(control);
 }
 
 /* ---- staging ---- */
@@ -260,28 +260,28 @@ static bool words_stage(struct bulk_out *out, struct bulk_entry *entry)
     return !entry->words;
 }
 
-static bool said_stage(struct bulk_out *out, struct bulk_said *said)
+static bool control_stage(struct bulk_out *out, struct bulk_control *control)
 {
-    size_t bytes = said->has_payload ? zmq_msg_size(&said->payload) : 0;
-    if (small_left(out) < BULK_HEAD_BYTES + said->header_bytes || out->parts_first + out->parts_count > BULK_PARTS - 2)
+    size_t bytes = control->has_payload ? zmq_msg_size(&control->payload) : 0;
+    if (small_left(out) < BULK_HEAD_BYTES + control->header_bytes || out->parts_first + out->parts_count > BULK_PARTS - 2)
         return false;
     head_add(out, &(struct bulk_head){.kind = BULK_FRAME,
-                                      .count = (uint16_t)said->header_bytes,
-                                      .bytes = said->header_bytes + bytes});
-    memcpy(small_add(out, said->header_bytes), said->header, said->header_bytes);
+                                      .count = (uint16_t)control->header_bytes,
+                                      .bytes = control->header_bytes + bytes});
+    memcpy(small_add(out, control->header_bytes), control->header, control->header_bytes);
     if (bytes)
-        part_add(out, zmq_msg_data(&said->payload), bytes);
-    said->next = out->said;
-    out->said = said;
+        part_add(out, zmq_msg_data(&control->payload), bytes);
+    control->next = out->control;
+    out->control = control;
     return true;
 }
 
 static void said_release(struct bulk_line *line)
 {
     struct bulk_out *out = &line->out;
-    for (struct bulk_said *next; out->said; out->said = next) {
-        next = out->said->next;
-        said_free(line, out->said);
+    for (struct bulk_control *next; out->control; out->control = next) {
+        next = out->control->next;
+        control_free(line, out->control);
     }
 }
 
@@ -307,7 +307,7 @@ static bool stage(struct bulk_line *line)
     while (out->queue_count && staged) {
         struct bulk_entry *entry = &out->queue[out->queue_first];
         staged = entry->transfer ? slot_stage(line, entry)
-               : entry->said     ? said_stage(out, entry->said)
+               : entry->control     ? control_stage(out, entry->control)
                                  : words_stage(out, entry);
         if (staged)
             entry_done(out);
@@ -439,8 +439,8 @@ static uint64_t entry_bytes(const struct bulk_line *line, const struct bulk_entr
 {
     const struct transfer *transfer = entry->transfer;
     uint64_t bytes = entry->words * sizeof(uint64_t);
-    if (entry->said && entry->said->has_payload)
-        bytes += zmq_msg_size(&entry->said->payload);
+    if (entry->control && entry->control->has_payload)
+        bytes += zmq_msg_size(&entry->control->payload);
     for (uint32_t i = first_span; transfer && i < transfer->spans.count; i++)
         bytes += line->bulk->links->spans[transfer->spans.first + i].bytes;
     return bytes;
@@ -461,8 +461,8 @@ void bulk_queue_drop(struct bulk_line *line)
 {
     struct bulk_out *out = &line->out;
     for (; out->queue_count; entry_done(out))
-        if (out->queue[out->queue_first].said)
-            said_free(line, out->queue[out->queue_first].said);
+        if (out->queue[out->queue_first].control)
+            control_free(line, out->queue[out->queue_first].control);
     out->words_count = 0;
     out->parts_count = 0;
     out->records_first = out->records_end = 0;

@@ -190,10 +190,10 @@ static void guests_yield(struct door *door, const char **refused)
 /* 1: it has said all; 0: not yet; -1: it has ended, or takes too long. */
 static int guest_listen(struct door_guest *guest)
 {
-    ssize_t count = TEMP_FAILURE_RETRY(read(guest->fd, guest->said + guest->bytes, sizeof(guest->said) - guest->bytes));
+    ssize_t count = TEMP_FAILURE_RETRY(read(guest->fd, guest->greeting_bytes + guest->bytes, sizeof(guest->greeting_bytes) - guest->bytes));
     bool later = count < 0 && errno == EAGAIN;
     guest->bytes += count > 0 ? (uint32_t)count : 0;
-    if (guest->bytes == sizeof(guest->said))
+    if (guest->bytes == sizeof(guest->greeting_bytes))
         return 1;
     return (count > 0 || later) && park_now_ns() - guest->since_ns < DOOR_NS ? 0 : -1;
 }
@@ -205,12 +205,12 @@ int door_take(struct door *door, struct door_greeting *greeting, const char **re
     guests_come(door, door->tcp_fd);
     for (uint32_t i = 0; i < door->guests_count;) {
         struct door_guest *guest = &door->guests[i];
-        int said = guest_listen(guest), fd = guest->fd;
-        if (!said) {
+        int greeting_bytes = guest_listen(guest), fd = guest->fd;
+        if (!greeting_bytes) {
             i++;
             continue;
         }
-        bool good = said > 0 && door_greeting_decode(guest->said, greeting);
+        bool good = greeting_bytes > 0 && door_greeting_decode(guest->greeting_bytes, greeting);
         guest_forget(door, i);
         if (good) {
             epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, fd, NULL);

@@ -36,7 +36,7 @@ struct door_guest {
     int fd;
     uint32_t bytes; /* that have come */
     int64_t since_ns;
-    unsigned char said[DOOR_GREETING_BYTES];
+    unsigned char greeting_bytes[DOOR_GREETING_BYTES];
 };
 
 struct door {

@@ -185,16 +185,16 @@ weir_status op_list_of(const weir_plan *plan, struct op_list *list)
 
 struct meet_plan meet_plan_of(const weir_plan *plan)
 {
-    struct meet_plan said = {.hash = 0};
+    struct meet_plan described = {.hash = 0};
     if (!plan)
-        return said;
-    said = (struct meet_plan){.hash = plan->part ? plan->whole : plan->hash,
+        return described;
+    described = (struct meet_plan){.hash = plan->part ? plan->whole : plan->hash,
                               .seed = plan->seed,
                               .micro_batches = plan->micro_batches,
                               .devices = plan->spaces_count};
     for (uint32_t s = 0; s < plan->spaces_count; s++)
-        said.bytes += plan->spaces[s].bytes;
-    return said;
+        described.bytes += plan->spaces[s].bytes;
+    return described;
 }
 
 /* ---- the difference ---- */

@@ -211,8 +211,8 @@ void report_name(struct report *report, const char *name, bool always)
 /* Which session it is. Returns the letters. */
 static int say_name(const struct reporter *reporter, char *text, size_t bytes)
 {
-    bool said = reporter && *reporter->name && (reporter->always || names > 1);
-    return said ? snprintf(text, bytes, "session '%s': ", reporter->name) : 0;
+    bool named = reporter && *reporter->name && (reporter->always || names > 1);
+    return named ? snprintf(text, bytes, "session '%s': ", reporter->name) : 0;
 }
 
 /* The report as it is printed. */

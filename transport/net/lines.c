@@ -248,10 +248,10 @@ static weir_status greet_other(struct net *net, struct bulk_line *line)
 {
     struct door_greeting greeting = {.version = WIRE_VERSION, .rank = net->env->rank, .session = net->session};
     weir_status status = derive(net, line->rank, "ticket", true, greeting.ticket);
-    int said = status ? -1 : door_say(line->connecting, &greeting);
-    if (status || !said)
+    int sent = status ? -1 : door_say(line->connecting, &greeting);
+    if (status || !sent)
         return status;
-    if (said < 0)
+    if (sent < 0)
         return error_set(WEIR_E_PEER, "rank %u cannot connect to rank %u for register contents: %s", net->env->rank,
                          line->rank, strerror(errno));
     int fd = line->connecting;

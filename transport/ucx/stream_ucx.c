@@ -83,7 +83,7 @@ struct ucx_stream {
     unsigned char *told, *heard;
     size_t told_first, told_end, heard_bytes;
     size_t greeted;
-    bool said;
+    bool greeted_sent;
 };
 
 static struct ucx_stream *of_stream(struct stream *stream)
@@ -408,7 +408,7 @@ static weir_status endpoint_open(struct ucx_stream *stream, const unsigned char 
     if (!status)
         return WEIR_OK;
     stream->endpoint = NULL;
-    return error_set(WEIR_E_PEER, "UCX: %s (%s)", *ucx_said() ? ucx_said() : "no connection",
+    return error_set(WEIR_E_PEER, "UCX: %s (%s)", *ucx_last_error() ? ucx_last_error() : "no connection",
                      ucx->ucs_status_string(status));
 }
 
@@ -437,14 +437,14 @@ static weir_status greet(struct ucx_stream *stream, bool *stands)
     char came[sizeof greeting];
     struct iovec say = {(char *)greeting, sizeof greeting};
     struct iovec listen = {came, sizeof came - stream->greeted};
-    ssize_t said = stream->said ? 0 : write_parts(stream, &say, 1);
+    ssize_t greeted_sent = stream->greeted_sent ? 0 : write_parts(stream, &say, 1);
     size_t bytes = read_part(stream, &listen);
-    stream->said |= said > 0;
+    stream->greeted_sent |= greeted_sent > 0;
     if (memcmp(came, greeting + stream->greeted, bytes) != 0)
         return unlike("other bytes than its greeting come");
     stream->greeted += bytes;
-    *stands = stream->said && stream->greeted == sizeof greeting;
-    return stream->failed ? error_set(WEIR_E_PEER, "UCX: %s (%s)", *ucx_said() ? ucx_said() : "no connection",
+    *stands = stream->greeted_sent && stream->greeted == sizeof greeting;
+    return stream->failed ? error_set(WEIR_E_PEER, "UCX: %s (%s)", *ucx_last_error() ? ucx_last_error() : "no connection",
                                       stream->streams->ucx->ucs_status_string(stream->failed))
                           : WEIR_OK;
 }
@@ -578,7 +578,7 @@ static void start(struct opening *opening)
     if (status || streams->address_bytes > UCX_ADDRESS_BYTES) {
         opening->status = WEIR_E_UNSUPPORTED;
         snprintf(opening->why, sizeof opening->why, "WEIR_CARRIER lists ucx, and UCX does not start: %s (%s)",
-                 *ucx_said() ? ucx_said() : "its address is too long", streams->ucx->ucs_status_string(status));
+                 *ucx_last_error() ? ucx_last_error() : "its address is too long", streams->ucx->ucs_status_string(status));
     }
     ucx_loud();
 }

@@ -17,14 +17,14 @@ static char trouble[256]; /* "": none */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static _Thread_local bool quiet;
-static _Thread_local char said[256];
+static _Thread_local char last_error[256];
 
 /* ---- what it would print ---- */
 
 void ucx_quiet(void)
 {
     quiet = true;
-    said[0] = 0;
+    last_error[0] = 0;
 }
 
 void ucx_loud(void)
@@ -32,9 +32,9 @@ void ucx_loud(void)
     quiet = false;
 }
 
-const char *ucx_said(void)
+const char *ucx_last_error(void)
 {
-    return said;
+    return last_error;
 }
 
 /* Other users of UCX in the program go on to hear of their own. */
@@ -43,7 +43,7 @@ static ucs_log_func_rc_t heard(const char *file, unsigned line, const char *func
 {
     (void)file, (void)line, (void)function, (void)component;
     if (quiet && level <= UCS_LOG_LEVEL_ERROR)
-        text_vprint(said, sizeof said, message, list);
+        text_vprint(last_error, sizeof last_error, message, list);
     return quiet ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 

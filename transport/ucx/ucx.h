@@ -3,7 +3,7 @@
  * A program that wants nothing of UCX gets nothing of it: the plugin is not linked with it. Once loaded both
  * stay for the life of the process. Weir undoes its effects on the process where that is possible: it
  * removes signal handlers that its constructors install, and its messages go nowhere but into the error
- * of the call that failed (ucx_said()), as far as weir's own calls bring it about.
+ * of the call that failed (ucx_last_error()), as far as weir's own calls bring it about.
  *
  * Any thread.
  */
@@ -49,6 +49,6 @@ void ucx_quiet(void);
 void ucx_loud(void);
 
 /* The last error that it said, since ucx_quiet() of this thread; "": nothing. */
-const char *ucx_said(void);
+const char *ucx_last_error(void);
 
 #endif

@@ -120,14 +120,14 @@ static void set_meeting(settings *s, const launch_opts *opts, const launch_job *
 }
 
 /* The variables of one generation. */
-typedef struct teller {
+typedef struct announcer {
     settings s;
     const launch_opts *opts;
-} teller;
+} announcer;
 
 static void tell_generation(void *ctx, const launch_job *job)
 {
-    teller *t = ctx;
+    announcer *t = ctx;
     settings *s = &t->s;
     s->count = s->lasting;
     set_meeting(s, t->opts, job);
@@ -212,7 +212,7 @@ static int launch(const launch_opts *opts, char **argv)
     const char *shell = getenv("WEIR_RSH");
     launch_snapshots snapshots = {.keepers = NULL};
     char key[VALUE_BYTES] = "";
-    teller t = {.opts = opts};
+    announcer t = {.opts = opts};
     launch_pool pool;
     launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
                       .grace_s = liveness(opts) + GRACE_BEYOND, .patience_s = patience(opts),

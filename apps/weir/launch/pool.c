@@ -144,11 +144,11 @@ static void read_file(const char *path, char *text, size_t bytes)
 /* True: it says another number than is wanted so far. An answer that is no number is told once. */
 static bool look_at_file(launch_pool *pool)
 {
-    char text[sizeof pool->said], *end;
+    char text[sizeof pool->last], *end;
     read_file(pool->file, text, sizeof text);
-    if (!text[0] || !strcmp(text, pool->said))
+    if (!text[0] || !strcmp(text, pool->last))
         return false;
-    memcpy(pool->said, text, sizeof text);
+    memcpy(pool->last, text, sizeof text);
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < 1 || value > pool->room) {
         options_wrong(pool->program, "%s says \"%s\", which is no number of ranks between 1 and %d", pool->file, text,

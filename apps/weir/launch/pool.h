@@ -36,7 +36,7 @@ typedef struct launch_pool {
     int least;            /* with so many it goes on; 0: all that are wanted */
     launch_host *hosts;   /* owned: the remote ones among places */
     int hosts_count;
-    char said[32];        /* by the file, when it was last looked at */
+    char last[32];        /* by the file, when it was last looked at */
     double look_at;       /* when to do so again */
 } launch_pool;
 

@@ -151,7 +151,7 @@ struct failer {
 static void *fail(void *argument)
 {
     struct failer *f = argument;
-    struct failure failure = {.status = WEIR_E_IO, .culprit = f->number, .teller = f->number};
+    struct failure failure = {.status = WEIR_E_IO, .culprit = f->number, .reporter = f->number};
     memset(failure.text, 'a' + (int)f->number, sizeof(failure.text) - 1);
     pthread_mutex_lock(&f->ending->lock);
     f->firsts = ending_fails(f->ending, f->number & 1 ? ENDING_FAILS : ENDING_CANCELS, &failure);

@@ -64,9 +64,9 @@ static uint32_t made_by(const struct line *line, int i)
 
 static const char *say(struct line *line)
 {
-    struct waits_about about = {.stalled_ns = 2 * SECOND, .steps_end = 100, .silent_rank = 1,
+    struct waits_facts facts = {.stalled_ns = 2 * SECOND, .steps_end = 100, .silent_rank = 1,
                                 .silent_ns = 31 * SECOND / 10};
-    size_t used = waits_text(&line->waits, &about, line->text, sizeof(line->text));
+    size_t used = waits_text(&line->waits, &facts, line->text, sizeof(line->text));
     cr_assert_eq(used, strlen(line->text));
     return line->text;
 }
@@ -173,7 +173,7 @@ Test(waits, the_reader_that_keeps_a_register_full_is_found, .timeout = 120)
     uint32_t of_a = plan->actors[a].regsts.first, of_x = plan->actors[x].regsts.first;
     struct wait_entry entries[] = {{a, of_a, 3}, {b, of_a, 3}, {c, of_x, 2}};
     waits_put(&waits, 0, entries, 3);
-    waits_text(&waits, &(struct waits_about){.steps_end = 9, .silent_rank = UINT32_MAX}, text, sizeof(text));
+    waits_text(&waits, &(struct waits_facts){.steps_end = 9, .silent_rank = UINT32_MAX}, text, sizeof(text));
     SAYS(text, "\n  b (cpu:0) waits for a (cpu:0), which has not written its input for step 3"
                "\n  a (cpu:0) waits for c (cpu:0), which has not read what it wrote before"
                "\n  c (cpu:0) waits for x (cpu:0), which has not written its input for step 2"
@@ -207,7 +207,7 @@ Test(waits, a_circle_is_told_whole_and_other_ends_are_told, .timeout = 120)
     char text[2048];
     cr_assert_eq(waits_open(&waits, plan, worker_of, 0), WEIR_OK);
     waits_put(&waits, 0, entries, 5);
-    waits_text(&waits, &(struct waits_about){.steps_end = 9, .silent_rank = UINT32_MAX}, text, sizeof(text));
+    waits_text(&waits, &(struct waits_facts){.steps_end = 9, .silent_rank = UINT32_MAX}, text, sizeof(text));
     SAYS(text, "a (cpu:0) waits for c (cpu:0), ");
     SAYS(text, "b (cpu:0) waits for a (cpu:0), ");
     SAYS(text, "c (cpu:0) waits for b (cpu:0), ");
@@ -222,7 +222,7 @@ Test(waits, nonsense_from_other_ranks_harms_nothing, .timeout = 120)
 {
     uint64_t seed = 20261121, state = seed;
     struct line *line = line_new(9, 3);
-    struct waits_about about = {.stalled_ns = SECOND, .steps_end = 10, .silent_rank = UINT32_MAX};
+    struct waits_facts facts = {.stalled_ns = SECOND, .steps_end = 10, .silent_rank = UINT32_MAX};
     for (int round = 0; round < 3000; round++) {
         struct wait_entry entries[24];
         for (int i = 0; i < 24; i++) {
@@ -237,7 +237,7 @@ Test(waits, nonsense_from_other_ranks_harms_nothing, .timeout = 120)
         uint32_t rank = (uint32_t)(state >> 40) % 4;
         waits_put(&line->waits, rank, entries, 24);
         size_t room = 1 + (size_t)(state >> 20) % sizeof(line->text);
-        size_t used = waits_text(&line->waits, &about, line->text, room);
+        size_t used = waits_text(&line->waits, &facts, line->text, room);
         cr_assert_lt(used, room, "seed %llu, round %d", (unsigned long long)seed, round);
         cr_assert_eq(used, strlen(line->text), "seed %llu, round %d", (unsigned long long)seed, round);
     }
