@@ -5,7 +5,6 @@
  */
 #include "actors/session/session.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,177 +16,14 @@
 #include "graph/base/names.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread/spread.h"
-#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define TRACE_EVENTS_DEFAULT (1 << 18)
 #define TRACE_EVENTS_MAX (INT64_C(1) << 32)
 #define NUMBER_LETTERS 13 /* " (4294967295)" */
-#define IO_WORKERS_MAX 64 /* they sleep most of the time; but a plan may come from anywhere */
 #define AWAY_NS 1000000 /* between two times that those inside are woken */
 #define STALL_MIN_NS 1000000
 #define STALL_MAX_NS (INT64_C(1) << 60)
-
-/* ---- which process and thread runs what ---- */
-
-/* Whether it is an io queue of this process's; or one of those that all queues of a device share a worker with. */
-static bool owns_io_queue(const struct weir_session *s, uint32_t queue)
-{
-    return s->plan->queues[queue].kind == PLAN_IO_QUEUE && built_owns(&s->built, s->plan->queues[queue].space.i);
-}
-
-static bool owns_device_queue(const struct weir_session *s, uint32_t queue)
-{
-    return s->plan->queues[queue].kind != PLAN_OUTSIDE && s->plan->queues[queue].kind != PLAN_IO_QUEUE &&
-           built_owns(&s->built, s->plan->queues[queue].space.i);
-}
-
-/* Numbers this process's devices that have such queues; others get UINT32_MAX. Returns how many there are. */
-static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
-{
-    const weir_plan *plan = s->plan;
-    uint32_t count = 0;
-    memset(number, 0xff, plan->spaces_count * sizeof(*number));
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (owns_device_queue(s, q) && number[plan->queues[q].space.i] == UINT32_MAX)
-            number[plan->queues[q].space.i] = count++;
-    return count;
-}
-
-/* All queues of the k-th device, but for those of io, go to worker k modulo the number of workers that compute. */
-static void assign_compute(struct weir_session *s, uint32_t *number)
-{
-    uint32_t devices = number_devices(s, number), limit = crew_places(s->workers.crew);
-    s->workers.compute_count = devices < limit ? devices : limit;
-    if (!s->workers.compute_count)
-        s->workers.compute_count = 1;
-    for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_device_queue(s, q))
-            s->workers.of_queue[q] = number[s->plan->queues[q].space.i] % s->workers.compute_count;
-}
-
-/* Each io queue gets a worker of its own, as long as there are not very many. */
-static void assign_io(struct weir_session *s)
-{
-    uint32_t count = 0;
-    for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_io_queue(s, q))
-            s->workers.of_queue[q] = s->workers.compute_count + count++ % IO_WORKERS_MAX;
-    s->workers.count = s->workers.compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
-}
-
-static weir_status assign_queues(struct weir_session *s)
-{
-    uint32_t *number = calloc(s->plan->spaces_count + 1, sizeof(*number));
-    s->workers.of_queue = calloc(s->plan->queues_count + 1, sizeof(*s->workers.of_queue));
-    weir_status status = WEIR_OK;
-    if (number && s->workers.of_queue) {
-        assign_compute(s, number);
-        assign_io(s);
-    } else {
-        status = error_set(WEIR_E_MEMORY, "no memory for %u queues", s->plan->queues_count);
-    }
-    free(number);
-    return status;
-}
-
-static weir_status not_shared(const weir_session_opts *opts, const char *why)
-{
-    return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_session_open: %s", opts->src.file, opts->src.line, why);
-}
-
-/* The threads that compute: other sessions' too, or up to so many of its own. */
-static weir_status open_crew(struct weir_session *s, const weir_session_opts *opts)
-{
-    uint32_t wanted = opts->workers > 0 ? (uint32_t)opts->workers : (uint32_t)cores_count();
-    s->workers.guest = opts->workers_of != NULL;
-    if (!s->workers.guest)
-        s->workers.crew = crew_new(wanted, "", 0);
-    else if (s->built.cluster || opts->workers_of->built.cluster)
-        return not_shared(opts, "a session of several ranks shares no workers");
-    else if (opts->workers_of->devices.queues)
-        return not_shared(opts, "workers of accelerators are not shared");
-    else
-        crew_hold(s->workers.crew = opts->workers_of->workers.crew);
-    return s->workers.crew ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u workers", wanted);
-}
-
-static uint32_t count_outside(const struct weir_session *s)
-{
-    const weir_plan *plan = s->plan;
-    uint32_t count = 0;
-    for (uint32_t a = 0; a < plan->actors_count; a++)
-        count += plan->queues[plan->actors[a].queue.i].kind == PLAN_OUTSIDE && built_runs(&s->built, a);
-    return count;
-}
-
-/* Every actor's lane; NULL for those of other ranks. Lanes are not open yet. */
-static void assign_lanes(struct weir_session *s)
-{
-    struct lane *outside = s->outside.lanes;
-    for (uint32_t a = 0; a < s->plan->actors_count; a++) {
-        uint32_t queue = s->plan->actors[a].queue.i;
-        bool is_outside = s->plan->queues[queue].kind == PLAN_OUTSIDE;
-        if (built_runs(&s->built, a))
-            s->built.lane_of[a] = is_outside ? outside++ : &s->workers.list[s->workers.of_queue[queue]].lane;
-    }
-}
-
-static weir_status alloc_lanes(struct weir_session *s)
-{
-    s->outside.count = count_outside(s);
-    s->workers.list = aligned_alloc(64, s->workers.count * sizeof(*s->workers.list));
-    s->outside.lanes = aligned_alloc(64, (s->outside.count + 1) * sizeof(*s->outside.lanes));
-    s->built.lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->built.lane_of));
-    if (s->workers.list)
-        memset(s->workers.list, 0, s->workers.count * sizeof(*s->workers.list));
-    if (s->outside.lanes)
-        memset(s->outside.lanes, 0, (s->outside.count + 1) * sizeof(*s->outside.lanes));
-    if (!s->workers.list || !s->outside.lanes || !s->built.lane_of)
-        return error_set(WEIR_E_MEMORY, "no memory for %u workers", s->workers.count);
-    return WEIR_OK;
-}
-
-static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t number, const struct lane_size *size,
-                             int64_t spin_ns)
-{
-    bool shared = s->built.cluster && s->built.cluster->own.segment.base;
-    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->built.cluster->own, number) : NULL);
-    lane->guard = shared ? &s->outside.guard : NULL;
-    return status;
-}
-
-static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
-{
-    struct worker *worker = &s->workers.list[number];
-    worker->owner = &s->workers.owner;
-    worker->number = number;
-    worker->reported = true; /* nothing to report before the first run */
-    worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
-    if (!worker->by_rank)
-        return error_set(WEIR_E_MEMORY, "no memory for worker %u", number);
-    return open_lane(s, &worker->lane, number, size, spin_ns);
-}
-
-static void refuse_message(struct lane_guard *guard, struct message message)
-{
-    struct weir_session *s = (struct weir_session *)((char *)guard - offsetof(struct weir_session, outside.guard));
-    session_fail_peer(s, s->built.cluster->env.rank,
-                      "another process posted to rank %u what no actor does: edge %u, kind %u, count %u",
-                      s->built.cluster->env.rank, message.edge, message.kind, message.count);
-}
-
-static weir_status open_lanes(struct weir_session *s, const struct lane_size *sizes)
-{
-    s->outside.guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
-    int64_t spin_ns = s->workers.compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
-    weir_status status = WEIR_OK;
-    for (uint32_t w = 0; !status && w < s->workers.count; w++)
-        status = open_worker(s, w, &sizes[w], w < s->workers.compute_count ? spin_ns : 0);
-    for (uint32_t i = 0; !status && i < s->outside.count; i++)
-        status = open_lane(s, &s->outside.lanes[i], s->workers.count + i, &sizes[s->workers.count + i], spin_ns);
-    return status;
-}
 
 static weir_status open_bus(struct weir_session *s)
 {
@@ -270,25 +106,10 @@ static weir_status open_memory(struct weir_session *s)
     if (!status)
         status = open_arenas(s);
     if (!status)
-        status = open_lanes(s, sizes);
+        status = session_open_lanes(s, sizes);
     if (!status)
         status = session_open_queues(s);
     free(sizes);
-    return status;
-}
-
-static weir_status start_workers(struct weir_session *s)
-{
-    uint32_t beside = s->workers.count - s->workers.compute_count;
-    s->workers.beside = beside ? crew_new(beside, "io-", s->workers.compute_count) : NULL;
-    weir_status status = beside && !s->workers.beside ? error_set(WEIR_E_MEMORY, "no memory for %u threads", beside) : WEIR_OK;
-    /* relaxed: the threads that are started see it */
-    atomic_store_explicit(&s->progress.firing, s->workers.count, memory_order_relaxed);
-    for (uint32_t w = 0; !status && w < s->workers.count; w++) {
-        s->workers.list[w].actors = s->built.actors;
-        s->workers.list[w].ends = s->built.ends;
-        status = crew_enter(w < s->workers.compute_count ? s->workers.crew : s->workers.beside, &s->workers.list[w]);
-    }
     return status;
 }
 
@@ -369,17 +190,15 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = session_bind(s, opts);
     if (!status)
-        status = open_crew(s, opts);
+        status = session_open_crew(s, opts);
     if (!status)
-        status = assign_queues(s);
+        status = session_assign_queues(s);
     if (!status)
-        status = alloc_lanes(s);
-    if (!status) {
-        assign_lanes(s);
+        status = session_alloc_lanes(s);
+    if (!status)
         status = open_memory(s);
-    }
     if (!status && s->workers.guest && s->devices.queues)
-        status = not_shared(opts, "workers of accelerators are not shared");
+        status = session_unsupported(opts, "workers of accelerators are not shared");
     if (!status)
         status = session_prepare_kernels(s); /* of zeros */
     if (!status)
@@ -395,7 +214,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = session_build(s);
     if (!status)
-        status = start_workers(s);
+        status = session_start_workers(s);
     if (!status)
         status = session_watch(s, opts->stall_s ? stall_ns(opts->stall_s) : s->observed.stall_ns);
     if (!status)
@@ -496,30 +315,6 @@ void session_order_outside(struct weir_session *s, uint32_t orders)
     session_announce(s);
 }
 
-/* One that never entered has nothing to stop. */
-static void stop_workers(struct weir_session *s)
-{
-    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
-        if (s->workers.list[w].thread)
-            mailbox_order(&s->workers.list[w].lane.mailbox, LANE_STOP);
-    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
-        crew_leave(&s->workers.list[w]);
-    crew_release(s->workers.beside);
-    crew_release(s->workers.crew);
-}
-
-static void close_lanes(struct weir_session *s)
-{
-    for (uint32_t w = 0; s->workers.list && w < s->workers.count; w++)
-        worker_close(&s->workers.list[w]);
-    for (uint32_t i = 0; s->outside.lanes && i < s->outside.count; i++)
-        lane_close(&s->outside.lanes[i]);
-    free(s->workers.list);
-    free(s->outside.lanes);
-    free(s->built.lane_of);
-    free(s->workers.of_queue);
-}
-
 /* ---- who is inside ---- */
 
 weir_status session_closes(const struct weir_session *s, const char *function)
@@ -561,7 +356,7 @@ static weir_status session_end(struct weir_session *s)
     if (s->built.cluster && s->built.cluster->net)
         leave(s); /* after it nobody calls the watch */
     watch_close(s->observed.watch);
-    stop_workers(s);
+    session_stop_workers(s);
     if (s->built.actors && ending_failed(&s->ending))
         session_tell_failure(s);
     weir_status status = close_trace(s);
@@ -570,7 +365,7 @@ static weir_status session_end(struct weir_session *s)
     session_close_queues(s);
     session_unbuild(s);
     bus_close(&s->bus);
-    close_lanes(s);
+    session_close_lanes(s);
     session_close_fd(s); /* nobody posts any more */
     cluster_close(s->built.cluster);
     report_close(&s->observed.report); /* of which nobody is left who says something */

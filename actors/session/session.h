@@ -3,7 +3,7 @@
  * A session is made of parts. Each has a header, which says who owns it, and the files that make and change it:
  *
  *     built        memory, actors, edges, kernels          actors/built/, build.c, params.c (initial values, read, write)
- *     workers      threads and what they run (below)       session.c, owner.c (what workers ask of a session)
+ *     workers.h    threads and what they run               workers.c, owner.c (what workers ask of a session)
  *     outside.h    lanes of pushes and pulls               announce.c, ringer.c
  *     devices.h    queues that run ahead, groups           queues.c, joined.c (several kernels by one launch), groups.c
  *     callbacks.h  the user's functions                    host.c
@@ -35,20 +35,9 @@
 #include "actors/session/observed.h"
 #include "actors/session/outside.h"
 #include "actors/session/progress.h"
+#include "actors/session/workers.h"
 #include "actors/snapshot/snapshot.h"
 #include "transport/mail/bus.h"
-
-struct session_workers {
-    struct crew *crew;         /* held: threads of those that compute, maybe of other sessions too */
-    struct crew *beside;       /* owned: those of the others */
-    bool guest;                /* the crew was another session's first */
-    bool pin;                  /* they are bound to cores */
-    struct worker_owner owner; /* this session, as they see it */
-    struct worker *list;       /* owned */
-    uint32_t count;
-    uint32_t compute_count;    /* of them: the first, which share the compute queues; the others have io queues */
-    uint32_t *of_queue;        /* owned; by queue; of outside queues it means nothing */
-};
 
 struct weir_session {
     const weir_plan *given;     /* held */
