@@ -17,6 +17,7 @@ static inline int run(const char *command)
 {
     char all[4096];
     setenv("T", folder_path("."), 1);
+    setenv("TSAN_OPTIONS", "suppressions=tests/support/tsan.supp", 0);
     snprintf(all, sizeof all, "weir() { %s/weir \"$@\"; }; { %s; } 2>&1", APPS_BIN, command);
     FILE *pipe = popen(all, "r");
     cr_assert(pipe);
