@@ -19,7 +19,7 @@ static const struct plugin_host host_functions = {
 
 static weir_status load(void)
 {
-    static const struct plugin cuda = {"libweir-cuda.so", "WEIR_CUDA_PLUGIN", "CUDA devices", "weir_plugin_cuda"};
+    static const struct plugin cuda = {"libweir-cuda.so", "WEIR_CUDA_PLUGIN", "CUDA devices", "weir_plugin_cuda", "nvcc"};
     void *object;
     plugin_open_fn open = (plugin_open_fn)plugin_load(&cuda, &object);
     if (!open)

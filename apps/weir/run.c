@@ -309,6 +309,9 @@ static int add_place(runner *r, int index)
     weir_host_info info;
     if (weir_plan_host(r->plan, index, &info))
         return options_failed(program);
+    if (info.kind == WEIR_HOST_CALL)
+        return options_wrong(program, "the plan calls a function of its program (\"%s\"), so only that program can run it",
+                             info.name), 1;
     if (find_port(r, info.name, strlen(info.name)))
         return -1;
     bool prints = info.kind == WEIR_HOST_SINK || ranks_first();

@@ -98,8 +98,8 @@ static void *open_found(const struct plugin *plugin)
     else
         error_set(WEIR_E_UNSUPPORTED,
                   "there is no plugin for %s: %s is not in %s, its ../lib or ../lib/" MULTIARCH
-                  ", or where the system looks for libraries (%s); %s may give its absolute path",
-                  plugin->brings, plugin->file, known ? folder : "the program's folder", why, plugin->variable);
+                  ", or where the system looks for libraries (%s); it is built where %s is, and %s may give its absolute path",
+                  plugin->brings, plugin->file, known ? folder : "the program's folder", why, plugin->needs, plugin->variable);
     return NULL;
 }
 

@@ -15,6 +15,7 @@
 struct plugin {
     const char *file, *variable; /* "libweir-cuda.so", "WEIR_CUDA_PLUGIN" */
     const char *brings, *open;   /* "CUDA devices", for errors; its one function */
+    const char *needs;           /* "libucx-dev": it is built where this is; for errors */
 };
 
 /* Its function, of the object that is loaded. NULL: an error is set, E_UNSUPPORTED, which says where it was looked for. */

@@ -205,6 +205,24 @@ Test(run, files_that_do_not_fit_are_named_with_what_would)
     refuses("weir run $T/plan --made-up --load-params $T/lacks.safetensors", 1, "l/bias");
 }
 
+static weir_status half(const weir_kernel_args *args)
+{
+    *(float *)args->out[0].data = *(const float *)args->in[0].data / 2;
+    return WEIR_OK;
+}
+
+Test(run, a_plan_that_calls_its_program_is_refused)
+{
+    weir_graph *g = weir_graph_new("halves");
+    weir_tensor *x = weir_input(g, WEIR_F32, {1}, .name = "x");
+    weir_fetch(weir_call(half, {x}, .dtype = WEIR_F32, .shape = {1}, .name = "half"), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    cr_assert(plan && !weir_plan_save(plan, folder_path("halves")), "%s", weir_error());
+    refuses("weir run $T/halves --made-up", 1, "the plan calls a function of its program (\"half\"), so only that program can run it");
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
 /* What cannot be known before fails the run in one line: a pipe that ends, a disk that is full. */
 Test(run, files_that_fail_during_the_run_end_it)
 {

@@ -13,11 +13,11 @@ static streams_open_fn open_streams;
 
 static weir_status load(void)
 {
-    static const struct plugin ucx = {"libweir-ucx.so", "WEIR_UCX_PLUGIN", "UCX", "weir_plugin_ucx"};
+    static const struct plugin ucx = {"libweir-ucx.so", "WEIR_UCX_PLUGIN", "UCX", "weir_plugin_ucx", "libucx-dev"};
     void *object;
     stream_plugin_fn plugin = (stream_plugin_fn)plugin_load(&ucx, &object);
     if (!plugin)
-        return error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and %s; it is built where libucx-dev is", weir_error());
+        return error_set(WEIR_E_UNSUPPORTED, "WEIR_CARRIER lists ucx, and %s", weir_error());
     weir_status status = plugin(&host, &open_streams);
     if (status)
         plugin_unload(object);
