@@ -69,7 +69,7 @@ AGAIN      := attention box box_in_place class_loss dropout elementwise half ker
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) transport/ucx/% kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
 COMMON_SRC := $(wildcard apps/common/*.c apps/common/*/*.c)# what programs share
-APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) apps/examples/*.c apps/examples/*/*.c)
+APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) $(APPS:%=apps/%/*/*/*.c) apps/examples/*.c apps/examples/*/*.c)
 AGAIN_SRC  := tests/cuda/again.c#        see there
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
@@ -210,12 +210,12 @@ endef
 
 # A program has a folder, and takes what all share; an example is one file, and needs the library alone. `weir bench`
 # makes plans by hand and measures the parts of the runtime, so `weir` is linked with what is inside; OpenBLAS and oneDNN,
-# which it compares with, are loaded when it does (apps/weir/bench/blas.h). It shows what the library would, to the shared
+# which it compares with, are loaded when it does (apps/weir/bench/peers/blas.h). It shows what the library would, to the shared
 # objects that it loads.
 SHOWN := -Wl,--no-whole-archive -Wl,--export-dynamic-symbol='weir_*'
 $(BIN)/weir: private WHOLE := -Wl,--whole-archive#   also what it does not use itself: such an object may
 define program
-$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c) $(COMMON_SRC)) \
+$(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c apps/$(1)/*/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
 	$$(call link,$(if $(filter weir,$(1)),$$(SHOWN)))
 endef

@@ -24,7 +24,7 @@ weir_status session_prepare_kernels(const struct weir_session *session);
 /* Ties them to actors, edges and workers: when all is built, before an actor is settled. */
 weir_status session_tie_queues(struct weir_session *session);
 
-/* Which kernels on them one launch may make (joined.c). */
+/* Which kernels on them one launch may make (queues.c). */
 void session_join_kernels(struct weir_session *session);
 
 /* After the workers. */

@@ -1,5 +1,5 @@
 /* actors/session/outside.h: lanes of actors that the program drives by push and pull, and the descriptor that tells when one of
- * them would not wait. announce.c has the descriptor, ringer.c hears what other processes post.
+ * them would not wait. outside.c has the descriptor, and threads that hear what other processes post.
  */
 #ifndef ACTORS_SESSION_OUTSIDE_H
 #define ACTORS_SESSION_OUTSIDE_H
@@ -19,7 +19,7 @@ struct session_outside {
     _Atomic bool rung;        /* it is readable, or is about to be */
 };
 
-/* ---- announce.c ---- */
+/* ---- the descriptor ---- */
 
 /* Something that weir_session_ready() lists may have changed. Any thread. */
 void session_announce(struct weir_session *session);
@@ -30,7 +30,7 @@ void session_let_go(struct weir_session *session, struct actor *actor);
 
 void session_close_fd(struct weir_session *session);
 
-/* ---- ringer.c ---- */
+/* ---- ringers ---- */
 
 /* For the descriptor, with the lock of `ending`: threads that hear what other processes post to pushes and pulls. */
 weir_status session_open_ringers(struct weir_session *session);

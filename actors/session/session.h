@@ -4,8 +4,8 @@
  *
  *     built        memory, actors, edges, kernels          actors/built/, build.c, params.c (initial values, read, write)
  *     workers.h    threads and what they run               workers.c, owner.c (what workers ask of a session)
- *     outside.h    lanes of pushes and pulls               announce.c, ringer.c
- *     devices.h    queues that run ahead, groups           queues.c, joined.c (several kernels by one launch), groups.c
+ *     outside.h    lanes of pushes and pulls               outside.c
+ *     devices.h    queues that run ahead, groups           queues.c, groups.c
  *     callbacks.h  the user's functions                    host.c
  *     progress.h   the run: begin, steps, stop             stop.c, stats.c
  *     observed.h   watch, reports, trace                   observe.c

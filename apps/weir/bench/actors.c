@@ -1,5 +1,5 @@
 /* apps/weir/bench/actors.c: the plans are made by hand, since a compiler would rightly fuse a chain on one device
- * into one actor. The same by hand, beside the figures, is in apps/weir/bench/hand.h.
+ * into one actor. The same by hand, beside the figures, is in apps/weir/bench/peers/hand.h.
  *
  *     chains     stage i reads stage i - 1; stages are dealt out to the workers in turn
  *     columns    every column fires once a step and reads what it and those around it published in the step before:
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "apps/common/measure.h"
-#include "apps/weir/bench/hand.h"
+#include "apps/weir/bench/peers/hand.h"
 #include "apps/weir/bench/instant.h"
 #include "graph/plan/form/build.h"
 

@@ -1,7 +1,7 @@
 /* apps/weir/bench/actors.h: `weir bench actors`: what passing a token costs, beside what the machine itself needs
  * for it.
  *
- * Each case NAME of the list gives NAME_ns; those that are also written by hand (apps/weir/bench/hand.h) raw_NAME_ns.
+ * Each case NAME of the list gives NAME_ns; those that are also written by hand (apps/weir/bench/peers/hand.h) raw_NAME_ns.
  * A chain's time is per token and actor, but for the ping-pong's, which is from firing to firing of the first; that of
  * columns is per step. raw_handoff_ns is a single word each way between two threads that spin: the floor. A chain of 8
  * on two workers whose kernels take t cannot be faster than t / 2; four columns on two workers take 2 t.

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "apps/weir/bench/allreduce_bare.h"
+#include "apps/weir/bench/peers/allreduce_bare.h"
 #include "apps/common/measure.h"
 #include "graph/base/error.h"
 

@@ -11,7 +11,7 @@
  * instead: 279 MB, and a step takes no longer.
  */
 #include "apps/weir/bench/gpt.h"
-#include "apps/weir/bench/sgemm.h"
+#include "apps/weir/bench/peers/sgemm.h"
 #include "apps/common/model/gpt.h"
 #include "apps/common/measure.h"
 

@@ -1,10 +1,10 @@
 /* apps/weir/bench/gpt.h: `weir bench gpt`: how long a training step of a GPT takes, on one device and on two.
  *
  * 6 layers, dim 384, 6 heads, seq 256, batch 8 in micro-batches of four rows a device, a vocabulary of 256, AdamW,
- * f32. The step is held against what this machine's BLAS does in the same run (apps/weir/bench/sgemm.h): `sgemm_share` is the model's
+ * f32. The step is held against what this machine's BLAS does in the same run (apps/weir/bench/peers/sgemm.h): `sgemm_share` is the model's
  * floating-point operations per second of the whole step (gpt_step_flops(): attention counted at half, as it is
  * causal) over those of sgemm alone. In bf16 `gemm_share` holds it against products in bf16 as well
- * (apps/weir/bench/half.h).
+ * (apps/weir/bench/peers/half.h).
  */
 #ifndef APPS_WEIR_BENCH_GPT_H
 #define APPS_WEIR_BENCH_GPT_H

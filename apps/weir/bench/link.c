@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "apps/weir/bench/raw.h"
+#include "apps/weir/bench/peers/raw.h"
 #include "apps/common/measure.h"
 #include "graph/plan/form/build.h"
 

@@ -3,7 +3,7 @@
 #ifndef APPS_WEIR_BENCH_RANKS_H
 #define APPS_WEIR_BENCH_RANKS_H
 
-#include "apps/weir/bench/team.h"
+#include "apps/weir/bench/peers/team.h"
 
 /* How registers go from rank to rank: in shared memory; over TCP without a key, as what it is held against has none,
  * and with one, as a user's sessions have. */

@@ -85,7 +85,7 @@ static bool is_alike(const finding *x, const pop *op, int at)
            x->c->ir.node[p->op.item[g->pops.item[at]].node].op == x->c->ir.node[op->node].op;
 }
 
-/* Whether calls of the op, one behind the other, may be one launch on cards (actors/session/joined.c). */
+/* Whether calls of the op, one behind the other, may be one launch on cards (actors/session/queues.c). */
 static bool is_joined(const weir_op *op)
 {
 #define X(name) || op == &op_##name

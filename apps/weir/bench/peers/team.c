@@ -1,10 +1,10 @@
-/* apps/weir/bench/team.c: forks rather than programs of their own, so that a benchmark is one function that can be
+/* apps/weir/bench/peers/team.c: forks rather than programs of their own, so that a benchmark is one function that can be
  * read from top to bottom. */
 #define PORT_FIRST 20000
 #define PORTS 10000
 #define PORT_TRIES 100
 #define _GNU_SOURCE
-#include "apps/weir/bench/team.h"
+#include "apps/weir/bench/peers/team.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,13 +1,13 @@
-/* apps/weir/bench/raw.c: see the header. */
+/* apps/weir/bench/peers/raw.c: see the header. */
 #define _GNU_SOURCE
-#include "apps/weir/bench/raw.h"
+#include "apps/weir/bench/peers/raw.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "apps/weir/bench/sockets.h"
+#include "apps/weir/bench/peers/sockets.h"
 #include "graph/base/error.h"
 
 struct game {

@@ -1,4 +1,4 @@
-/* apps/weir/bench/sockets.h: a connection over TCP on loopback between each two members of a team, for what is measured
+/* apps/weir/bench/peers/sockets.h: a connection over TCP on loopback between each two members of a team, for what is measured
  * without weir.
  *
  *     bench_sockets_open()     all members together: each listens where the system lets it, and says so to the others
@@ -8,7 +8,7 @@
 #ifndef APPS_WEIR_BENCH_SOCKETS_H
 #define APPS_WEIR_BENCH_SOCKETS_H
 
-#include "apps/weir/bench/team.h"
+#include "apps/weir/bench/peers/team.h"
 
 struct bench_sockets {
     int fd[BENCH_TEAM_MAX]; /* -1: to itself, or nobody */

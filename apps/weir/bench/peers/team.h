@@ -1,4 +1,4 @@
-/* apps/weir/bench/team.h: a few processes that measure something together.
+/* apps/weir/bench/peers/team.h: a few processes that measure something together.
  *
  *     parent: bench_team_run(2, play, &game, &seconds)      forks the members, waits for all, takes the longest time
  *     member: play(team, rank, &game): set up; bench_team_pin(); bench_team_barrier(); work;

@@ -1,4 +1,4 @@
-/* apps/weir/bench/allreduce_device.h: `weir bench allreduce --device cuda`: a partial sum on accelerators becomes the whole
+/* apps/weir/bench/cards/allreduce_device.h: `weir bench allreduce --device cuda`: a partial sum on accelerators becomes the whole
  * sum on each (P -> B), f32. Alone, all devices are this process's; under `weir launch -n N` each of N processes has its
  * share of them, and the first one writes.
  *

@@ -1,4 +1,4 @@
-/* apps/weir/bench/blas.h: OpenBLAS and oneDNN, which `weir bench gpt` compares with. They are loaded by the first who
+/* apps/weir/bench/peers/blas.h: OpenBLAS and oneDNN, which `weir bench gpt` compares with. They are loaded by the first who
  * asks for them, so that no other verb needs them, starts their threads or waits for them. They stay for the life of the
  * process. One thread may load; all may call.
  */

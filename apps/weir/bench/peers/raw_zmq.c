@@ -1,4 +1,4 @@
-/* apps/weir/bench/raw_zmq.c: ZeroMQ alone, on two PAIR sockets over TCP. See raw.h.
+/* apps/weir/bench/peers/raw_zmq.c: ZeroMQ alone, on two PAIR sockets over TCP. See raw.h.
  *
  * Messages refer to the sender's buffer, as weir's do; nobody writes to it once its pages are real. The buffer is
  * malloc()'s: from one that begins a page, there and back took ZeroMQ up to four times as long (1 MiB, a Zen 4), and a
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <zmq.h>
 
-#include "apps/weir/bench/raw.h"
+#include "apps/weir/bench/peers/raw.h"
 #include "graph/base/error.h"
 
 #define AHEAD_BYTES (8 << 20)

@@ -1,4 +1,4 @@
-/* apps/weir/bench/gpt_device.h: `weir bench gpt --device cuda`: a training step of a GPT on one accelerator.
+/* apps/weir/bench/cards/gpt_device.h: `weir bench gpt --device cuda`: a training step of a GPT on one accelerator.
  *
  * 12 layers, dim 768, 12 heads, seq 1024, a vocabulary of 50,304, AdamW, in bf16: GPT-2's smallest, but with a matrix of its own
  * for the logits. Counted are rounds of several steps each, after two that are not; figures are medians of rounds.

@@ -1,5 +1,5 @@
-/* apps/weir/bench/hand.c: see the header. */
-#include "apps/weir/bench/hand.h"
+/* apps/weir/bench/peers/hand.c: see the header. */
+#include "apps/weir/bench/peers/hand.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,17 +1,17 @@
-/* apps/weir/bench/allreduce_bare.c: over sockets a process asks all of them in turn, for what may be sent and what has
+/* apps/weir/bench/peers/allreduce_bare.c: over sockets a process asks all of them in turn, for what may be sent and what has
  * come, so that no two wait for each other with full buffers. Where each has a core it goes on asking: of 4 bytes, two
  * took 8 us so, and 40 where they slept. Else it sleeps until there is something: four on two cores took 75 us so, and
  * more than a millisecond where they did not. Pieces of 64 KiB to 1 MiB a call were not faster than all that a socket
  * takes.
  */
-#include "apps/weir/bench/allreduce_bare.h"
+#include "apps/weir/bench/peers/allreduce_bare.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "apps/weir/bench/sockets.h"
+#include "apps/weir/bench/peers/sockets.h"
 #include "graph/base/error.h"
 #include "transport/mail/cores.h"
 

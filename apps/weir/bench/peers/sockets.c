@@ -1,6 +1,6 @@
-/* apps/weir/bench/sockets.c: see the header. All listen before one connects: nobody has to try again. */
+/* apps/weir/bench/peers/sockets.c: see the header. All listen before one connects: nobody has to try again. */
 #define _GNU_SOURCE
-#include "apps/weir/bench/sockets.h"
+#include "apps/weir/bench/peers/sockets.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

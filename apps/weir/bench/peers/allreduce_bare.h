@@ -1,4 +1,4 @@
-/* apps/weir/bench/allreduce_bare.h: the sum of `weir bench allreduce` by hand, by processes that do nothing else: what
+/* apps/weir/bench/peers/allreduce_bare.h: the sum of `weir bench allreduce` by hand, by processes that do nothing else: what
  * weir's times stand beside.
  *
  *     bench_bare_shm()   inputs and results lie in shared memory: each adds up its part of all inputs; at a barrier;
@@ -13,7 +13,7 @@
 #ifndef APPS_WEIR_BENCH_ALLREDUCE_BARE_H
 #define APPS_WEIR_BENCH_ALLREDUCE_BARE_H
 
-#include "apps/weir/bench/team.h"
+#include "apps/weir/bench/peers/team.h"
 
 /* Every process's term of an element: sums of these are exact. */
 static inline float bench_term(int64_t element)

@@ -1,7 +1,7 @@
 /* allreduce_device.c: see the header. All ops are weir's own, so that they have kernels there. How many steps a round has
  * follows from the size: ranks that measured to find it would not agree.
  */
-#include "apps/weir/bench/allreduce_device.h"
+#include "apps/weir/bench/cards/allreduce_device.h"
 
 #include "apps/common/measure.h"
 #include "apps/common/ranks.h"

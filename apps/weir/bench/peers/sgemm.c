@@ -1,12 +1,12 @@
-/* apps/weir/bench/sgemm.c: how fast this machine's BLAS multiplies the matrices of a GPT.
+/* apps/weir/bench/peers/sgemm.c: how fast this machine's BLAS multiplies the matrices of a GPT.
  *
  * The threads of a round meet at a barrier before each product, so that they compete for caches and clocks as the
  * devices of a step do; a product's time is that of the slower thread. oneDNN runs on OpenMP: each thread tells it to
  * use no other.
  */
-#include "apps/weir/bench/sgemm.h"
+#include "apps/weir/bench/peers/sgemm.h"
 #include "apps/common/measure.h"
-#include "apps/weir/bench/half.h"
+#include "apps/weir/bench/peers/half.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* apps/weir/bench/raw.h: what handing bytes from one process to another costs without weir: the floor that
+/* apps/weir/bench/peers/raw.h: what handing bytes from one process to another costs without weir: the floor that
  * `weir bench link` stands on. Each function forks two processes, lets them play for about `round_seconds`, and gives
  * seconds per hand-off.
  *
@@ -14,7 +14,7 @@
 #ifndef APPS_WEIR_BENCH_RAW_H
 #define APPS_WEIR_BENCH_RAW_H
 
-#include "apps/weir/bench/team.h"
+#include "apps/weir/bench/peers/team.h"
 
 weir_status bench_raw_ring(const struct bench_round *round, double *seconds);
 weir_status bench_raw_copy(const struct bench_round *round, double *seconds);

@@ -1,4 +1,4 @@
-/* apps/weir/bench/sgemm.h: how fast this machine's BLAS multiplies the matrices of a GPT, to hold weir's steps
+/* apps/weir/bench/peers/sgemm.h: how fast this machine's BLAS multiplies the matrices of a GPT, to hold weir's steps
  * against.
  *
  * The shapes are those of the model's linear layers, forward, for the gradient of the input and for that of the
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <weir/base.h>
 
-#include "apps/weir/bench/blas.h"
+#include "apps/weir/bench/peers/blas.h"
 
 #define BENCH_SGEMM_SHAPES 12
 #define BENCH_SGEMM_ROUNDS 64

@@ -1,5 +1,5 @@
-/* apps/weir/bench/blas.c: see the header. */
-#include "apps/weir/bench/blas.h"
+/* apps/weir/bench/peers/blas.c: see the header. */
+#include "apps/weir/bench/peers/blas.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

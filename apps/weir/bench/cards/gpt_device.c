@@ -1,5 +1,5 @@
 /* gpt_device.c: see the header. */
-#include "apps/weir/bench/gpt_device.h"
+#include "apps/weir/bench/cards/gpt_device.h"
 
 #include "apps/common/model/gpt.h"
 #include "apps/common/measure.h"

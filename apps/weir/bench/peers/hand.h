@@ -1,4 +1,4 @@
-/* apps/weir/bench/hand.h: what `weir bench actors` stands beside: programs that do the same by hand, with threads that
+/* apps/weir/bench/peers/hand.h: what `weir bench actors` stands beside: programs that do the same by hand, with threads that
  * spin and atomics, and nothing else. Each does the least that could do the job; they are the floor, not competitors:
  * none can sleep, be stopped, fail or be watched, and what each does is written into it.
  *

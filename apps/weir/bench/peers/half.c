@@ -1,6 +1,6 @@
-/* apps/weir/bench/half.c: see the header. */
-#include "apps/weir/bench/half.h"
-#include "apps/weir/bench/blas.h"
+/* apps/weir/bench/peers/half.c: see the header. */
+#include "apps/weir/bench/peers/half.h"
+#include "apps/weir/bench/peers/blas.h"
 
 #include <stdlib.h>
 #include <weir/weir.h>

@@ -1,4 +1,4 @@
-/* apps/weir/bench/half.h: how fast a machine multiplies the matrices of a GPT in bf16: with oneDNN's own product, and
+/* apps/weir/bench/peers/half.h: how fast a machine multiplies the matrices of a GPT in bf16: with oneDNN's own product, and
  * with weir's, called without a graph around it. One thread each; a product is of one of the shapes of sgemm.h.
  *
  * oneDNN's primitives are made when the bench is opened, so what is timed is the product alone.
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "apps/weir/bench/blas.h"
+#include "apps/weir/bench/peers/blas.h"
 
 typedef struct half_shape {
     bool trans_a, trans_b; /* not both; trans_a: the gradient of a weight, which is f32 */
