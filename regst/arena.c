@@ -93,13 +93,6 @@ void arenas_close(struct arena *arenas, uint32_t count)
     }
 }
 
-plan_space_id arena_space(const weir_plan *plan, const plan_tensor *tensor)
-{
-    if (tensor->home == PLAN_IN_REGST)
-        return plan->regsts[tensor->owner].space;
-    return plan->queues[plan->actors[tensor->owner].queue.i].space;
-}
-
 char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot)
 {
     uint64_t offset = tensor->offset;
@@ -107,5 +100,5 @@ char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan
         offset += plan->regsts[tensor->owner].offset + slot * plan->regsts[tensor->owner].slot_bytes;
     if (tensor->home == PLAN_IN_TEMP)
         offset += plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset;
-    return arenas[arena_space(plan, tensor).i].base + offset;
+    return arenas[plan_tensor_space(plan, tensor).i].base + offset;
 }

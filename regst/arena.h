@@ -37,7 +37,4 @@ static inline bool arena_followed(const struct arena *arena)
     return arena->device->host || arena->device->mapped;
 }
 
-/* The space that a tensor lies in. */
-plan_space_id arena_space(const weir_plan *plan, const plan_tensor *tensor);
-
 #endif

@@ -17,12 +17,12 @@ bool built_owns(const struct built *b, uint32_t space)
 
 bool built_runs(const struct built *b, uint32_t actor)
 {
-    return built_owns(b, b->plan->queues[b->plan->actors[actor].queue.i].space.i);
+    return built_owns(b, plan_actor_space(b->plan, actor).i);
 }
 
 bool built_owns_tensor(const struct built *b, const plan_tensor *tensor)
 {
-    return built_owns(b, arena_space(b->plan, tensor).i);
+    return built_owns(b, plan_tensor_space(b->plan, tensor).i);
 }
 
 const plan_tensor *built_shard(const struct built *b, const plan_param *param, uint32_t i)

@@ -167,7 +167,7 @@ static bool bytes_fit(const struct cluster *c, uint32_t rank, uint32_t shard, si
     const plan_tensor *tensor = &plan->tensors[plan->shards[shard - kept * plan->shards_count].i];
     if (kept)
         return bytes == plan_kept_slots(plan, tensor) * plan_tensor_bytes(tensor);
-    return plan->spaces[arena_space(plan, tensor).i].rank == rank && bytes == plan_tensor_bytes(tensor);
+    return plan->spaces[plan_tensor_space(plan, tensor).i].rank == rank && bytes == plan_tensor_bytes(tensor);
 }
 
 /* In this round or the next; once. With the lock held. */

@@ -208,7 +208,7 @@ static bool reaches(const weir_plan *plan, plan_range operands)
 {
     for (uint32_t o = operands.first; o < operands.first + operands.count; o++) {
         const plan_tensor *tensor = &plan->tensors[plan->operands[o].tensor.i];
-        if (!device_host_reaches((weir_device_kind)plan->spaces[arena_space(plan, tensor).i].kind))
+        if (!device_host_reaches((weir_device_kind)plan->spaces[plan_tensor_space(plan, tensor).i].kind))
             return false;
     }
     return true;

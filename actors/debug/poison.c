@@ -356,7 +356,7 @@ static void stand_in_front(struct poison *poison)
 static bool host_reaches(const struct poison *poison, uint32_t actor)
 {
     const weir_plan *plan = poison->plan;
-    return device_host(plan->spaces[plan->queues[plan->actors[actor].queue.i].space.i].kind);
+    return device_host(plan->spaces[plan_actor_space(plan, actor).i].kind);
 }
 
 weir_status debug_poison(struct session_debug *debug, struct built *built)

@@ -208,7 +208,7 @@ static uint32_t ring_of(const struct weir_session *s, const plan_operand *operan
 {
     const plan_tensor *tensor = &s->plan->tensors[operand->tensor.i];
     if (tensor->home != PLAN_IN_REGST || s->plan->regsts[tensor->owner].slots == 1 ||
-        (!s->built.arenas[arena_space(s->plan, tensor).i].base && !built_transfer(&s->built, operand->port.i)))
+        (!s->built.arenas[plan_tensor_space(s->plan, tensor).i].base && !built_transfer(&s->built, operand->port.i)))
         return RING_NONE;
     if (operand->port.i == PLAN_NONE)
         return s->plan->ports_count + tensor->owner;

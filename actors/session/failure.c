@@ -66,7 +66,7 @@ static void describe_at(const struct weir_session *s, const struct actor *actor,
 {
     const weir_plan *plan = s->plan;
     const plan_kernel *from = &plan->kernels[kernel->id];
-    const plan_space *space = &plan->spaces[plan->queues[plan->actors[actor->id].queue.i].space.i];
+    const plan_space *space = &plan->spaces[plan_actor_space(plan, actor->id).i];
     if (!kernel->call && !*sentence)
         sentence = weir_error(); /* what a device says of a call to itself */
     snprintf(text, bytes, "%s:%u: %s (%s) failed on %s in step %lld%s%s", plan_text(plan, from->file), from->line,

@@ -571,5 +571,5 @@ void session_companions(const struct weir_session *s, uint32_t actor, char *byte
     for (uint32_t m = members.first; m < members.first + members.count; m++)
         if (plan->members[m].i != actor)
             text_add(&text, "%s%s", text.used ? ", " : "",
-                     plan_text(plan, plan->spaces[plan->queues[plan->actors[plan->members[m].i].queue.i].space.i].name));
+                     plan_text(plan, plan->spaces[plan_actor_space(plan, plan->members[m].i).i].name));
 }

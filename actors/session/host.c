@@ -345,7 +345,7 @@ static weir_status push(struct weir_session *s, const char *name, const weir_arr
         status = take_turn(s, &(struct turn){actor, "push", name, timeout_ms});
     if (status)
         return status;
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     char *to = arena_tensor(s->built.arenas, s->plan, tensor, actor->outs->regst.slot);
     uint64_t bytes = plan_tensor_bytes(tensor);
     status = bytes ? arena->device->copy_in(to, value->data, bytes) : WEIR_OK;
@@ -372,7 +372,7 @@ static weir_status pull(struct weir_session *s, const char *name, weir_array *va
         status = take_turn(s, &(struct turn){actor, "pull", name, timeout_ms});
     if (status)
         return status;
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     uint32_t slot = actor->port_count ? actor->ports->reader.slot : 0; /* no port is counted for a constant */
     uint64_t bytes = plan_tensor_bytes(tensor);
     if (bytes) /* of an empty tensor nothing has come from another host */

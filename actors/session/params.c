@@ -95,7 +95,7 @@ static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int
 static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
 {
     const plan_tensor *tensor = &s->plan->tensors[init->tensor.i];
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     struct rows rows = rows_of(tensor);
     uint64_t bytes = (uint64_t)rows.length * weir_dtype_bytes((weir_dtype)tensor->dtype);
     void *row = malloc(bytes + 1);
@@ -165,7 +165,7 @@ static uint32_t newest_slot(const struct weir_session *s, const plan_tensor *ten
 
 static weir_status read_shard(const struct weir_session *s, const plan_tensor *tensor, char *to)
 {
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     const char *from = arena_tensor(s->built.arenas, s->plan, tensor, newest_slot(s, tensor));
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     weir_status status = WEIR_OK;
@@ -178,7 +178,7 @@ static weir_status read_shard(const struct weir_session *s, const plan_tensor *t
 /* Into every slot: with several, those that are published and not yet read are all to show the new value. */
 static weir_status write_shard(const struct weir_session *s, const plan_tensor *tensor, const char *from)
 {
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     uint32_t slots = tensor->home == PLAN_IN_REGST ? s->plan->regsts[tensor->owner].slots : 1;
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     weir_status status = WEIR_OK;
@@ -222,7 +222,7 @@ static weir_status check_readable(const struct weir_session *s, const plan_param
     const char *name = plan_text(s->plan, param->name);
     for (uint32_t i = 0; i < param->shards.count; i++) {
         const plan_tensor *shard = built_shard(&s->built, param, i);
-        const plan_space *space = &s->plan->spaces[arena_space(s->plan, shard).i];
+        const plan_space *space = &s->plan->spaces[plan_tensor_space(s->plan, shard).i];
         if (!elements_here(s, param, i))
             return error_set(WEIR_E_PEER,
                              "weir_session_read: a part of '%s' is on %s of rank %u, which cannot be asked any more, as "
@@ -240,7 +240,7 @@ static weir_status check_readable(const struct weir_session *s, const plan_param
 static weir_status send_shard(struct weir_session *s, uint32_t shard)
 {
     const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     uint64_t bytes = plan_tensor_bytes(tensor);
     void *copy = malloc(bytes + 1);
     if (!copy)
@@ -258,7 +258,7 @@ static weir_status send_shard(struct weir_session *s, uint32_t shard)
 static weir_status take_shard(struct weir_session *s, uint32_t shard, char *to)
 {
     const plan_tensor *tensor = &s->plan->tensors[s->plan->shards[shard].i];
-    uint32_t rank = s->plan->spaces[arena_space(s->plan, tensor).i].rank;
+    uint32_t rank = s->plan->spaces[plan_tensor_space(s->plan, tensor).i].rank;
     const struct arrival *arrival = cluster_round_find(s->built.cluster, rank, shard);
     uint64_t item = weir_dtype_bytes((weir_dtype)tensor->dtype);
     if (!arrival)

@@ -163,7 +163,7 @@ int weir_session_params(const weir_session *s, weir_session_param *list, int roo
 static weir_status visit_copy(const struct weir_session *s, const plan_tensor *tensor, weir_shard *shard,
                               weir_visit_fn fn, void *ctx)
 {
-    const struct device_ops *device = s->built.arenas[arena_space(s->plan, tensor).i].device;
+    const struct device_ops *device = s->built.arenas[plan_tensor_space(s->plan, tensor).i].device;
     uint64_t bytes = plan_tensor_bytes(tensor);
     void *there = shard->view.data, *copy = malloc(bytes + 1);
     if (!copy)
@@ -186,14 +186,14 @@ static weir_status visit_shard(const struct weir_session *s, const plan_param *p
     weir_status status = WEIR_OK;
     weir_shard shard = {.name = plan_text(s->plan, param->name),
                         .kind = (weir_param_kind)param->kind,
-                        .device = plan_text(s->plan, s->plan->spaces[arena_space(s->plan, tensor).i].name),
+                        .device = plan_text(s->plan, s->plan->spaces[plan_tensor_space(s->plan, tensor).i].name),
                         .again = built_shard_again(&s->built, param, i),
                         .step = shard_step(s, tensor),
                         .torn = session_torn(s, tensor)};
     for (uint32_t k = 0; !status && k < plan_kept_slots(s->plan, tensor); k++) {
         shard.slot = (int)k;
         shard.view = built_view(&s->built, tensor, built_kept_slot(&s->built, tensor, k));
-        bool followed = arena_followed(&s->built.arenas[arena_space(s->plan, tensor).i]);
+        bool followed = arena_followed(&s->built.arenas[plan_tensor_space(s->plan, tensor).i]);
         status = followed ? fn(ctx, &shard) : visit_copy(s, tensor, &shard, fn, ctx);
     }
     return status;

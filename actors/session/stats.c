@@ -50,7 +50,7 @@ static void add_transfers(const struct weir_session *s, weir_session_stats *stat
 /* A count that a kernel keeps; while a run is under way (`live`) only where the host sees it. -1: it is not to be had. */
 static int64_t read_count(const struct weir_session *s, const plan_tensor *tensor, bool live)
 {
-    const struct arena *arena = &s->built.arenas[arena_space(s->plan, tensor).i];
+    const struct arena *arena = &s->built.arenas[plan_tensor_space(s->plan, tensor).i];
     const char *from = arena_tensor(s->built.arenas, s->plan, tensor, live ? 0 : built_kept_slot(&s->built, tensor, 0));
     int32_t count = 0;
     if (live && (tensor->home == PLAN_IN_REGST || !arena_followed(arena)))

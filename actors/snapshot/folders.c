@@ -527,7 +527,8 @@ void folders_free(struct folders *f)
 
 uint32_t folders_holder(const struct snapshots *s, const plan_param *param, uint32_t i)
 {
-    return s->built->cluster ? s->built->plan->spaces[arena_space(s->built->plan, built_shard(s->built, param, i)).i].rank : 0;
+    const weir_plan *plan = s->built->plan;
+    return s->built->cluster ? plan->spaces[plan_tensor_space(plan, built_shard(s->built, param, i)).i].rank : 0;
 }
 
 uint32_t folders_place(const struct snapshots *s, const struct folders *f, uint32_t *count)

@@ -366,7 +366,7 @@ weir_status load_put(const struct loading *l, const plan_param *param, uint32_t 
             continue;
         uint64_t bytes = plan_tensor_bytes(shard);
         if (bytes)
-            status = s->built->arenas[arena_space(s->built->plan, shard).i].device->copy_in(
+            status = s->built->arenas[plan_tensor_space(s->built->plan, shard).i].device->copy_in(
                 arena_tensor(s->built->arenas, s->built->plan, shard, built_kept_slot(s->built, shard, slot)), data, bytes);
         if (shard->home == PLAN_IN_REGST)
             l->shared[shard->owner] = true;

@@ -245,8 +245,8 @@ static weir_status piece_data(struct filling *f, const plan_param *param, const 
 {
     const struct snapshots *s = f->s;
     const char *from = arena_tensor(s->built->arenas, s->built->plan, tensor, slot);
-    const struct arena *arena = &s->built->arenas[arena_space(s->built->plan, tensor).i];
-    uint32_t space = plan_snapshot_space(s->built->plan, arena_space(s->built->plan, tensor)).i;
+    const struct arena *arena = &s->built->arenas[plan_tensor_space(s->built->plan, tensor).i];
+    uint32_t space = plan_snapshot_space(s->built->plan, plan_tensor_space(s->built->plan, tensor)).i;
     uint64_t bytes = plan_tensor_bytes(tensor);
     bool copies = f->copies && !param->frozen && space != PLAN_NONE;
     *data = from;

@@ -93,8 +93,7 @@ static bool share_sound(const struct share *share, const weir_plan *plan, uint32
             (!share->arena_offset[i] || !part_fits(share, share->arena_offset[i], plan->spaces[i].bytes, PAGE_BYTES)))
             return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (plan->spaces[plan->queues[plan->actors[a].queue.i].space.i].rank == rank &&
-            share->ring_of[a] >= share->ring_count)
+        if (plan_rank_of(plan, a) == rank && share->ring_of[a] >= share->ring_count)
             return false;
     return true;
 }

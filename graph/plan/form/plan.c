@@ -178,7 +178,7 @@ static uint32_t space_stretches(const weir_plan *plan, uint32_t s, stretch *to)
     }
     for (uint32_t t = 0; t < plan->tensors_count; t++) {
         const plan_tensor *tensor = &plan->tensors[t];
-        if (tensor->home == PLAN_IN_STATE && plan->queues[plan->actors[tensor->owner].queue.i].space.i == s)
+        if (tensor->home == PLAN_IN_STATE && plan_actor_space(plan, tensor->owner).i == s)
             to[count++] = (stretch){tensor->offset, tensor->offset + padded(plan_tensor_bytes(tensor))};
     }
     return count;

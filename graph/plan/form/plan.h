@@ -339,6 +339,20 @@ static inline const char *plan_text(const weir_plan *plan, plan_str str)
     return plan->strings + str.i;
 }
 
+/* The space of an actor: its queue's; the one that a tensor lies in; and the rank that runs an actor. */
+static inline plan_space_id plan_actor_space(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].space;
+}
+static inline plan_space_id plan_tensor_space(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].space : plan_actor_space(plan, tensor->owner);
+}
+static inline uint32_t plan_rank_of(const weir_plan *plan, uint32_t actor)
+{
+    return plan->spaces[plan_actor_space(plan, actor).i].rank;
+}
+
 /* Whether the port counts slots. One that does not reads what is there throughout a run: a constant, or what another
  * program's actor makes, which is at rest meanwhile. */
 static inline bool plan_port_counts(const weir_plan *plan, const plan_port *port)
@@ -419,11 +433,5 @@ uint64_t plan_bytes_shared(const weir_plan *plan, plan_space_id space);
 
 /* Registers without tensors: their readers wait for the producer, and are given nothing. */
 uint32_t plan_ordering_edges(const weir_plan *plan);
-
-/* The rank that runs an actor. */
-static inline uint32_t plan_rank_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->spaces[plan->queues[plan->actors[actor].queue.i].space.i].rank;
-}
 
 #endif

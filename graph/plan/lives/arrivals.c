@@ -65,7 +65,7 @@ static bool candidate_of(const weir_plan *plan, arrival *of, candidate *to)
         !window_comes(plan, port->regst, port->actor, &to->window))
         return false;
     of->within = to->window.tensor;
-    of->space = plan->queues[plan->actors[to->reader].queue.i].space;
+    of->space = plan_actor_space(plan, to->reader);
     of->place = window_place(plan, &to->window);
     to->end = of->place + plan_tensor_bytes(&plan->tensors[regst->tensors.first]);
     return plan->spaces[of->space.i].kind == WEIR_CPU && of->place % PLAN_ALIGN == 0;

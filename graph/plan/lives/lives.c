@@ -58,11 +58,6 @@ static void add_edges(lives *l)
 
 /* ---- set up ---- */
 
-static uint32_t space_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].space.i;
-}
-
 /* The column of an actor in a space, which gets it one where it has none yet. `last` is by space 1 + the last actor
  * that got one; column_first has how many there are. */
 static uint32_t column_in(lives *l, uint32_t space, uint32_t actor, uint32_t *last)
@@ -91,7 +86,7 @@ static bool find_columns(lives *l)
     uint32_t *last = calloc(plan->spaces_count + (size_t)1, sizeof *last);
     for (uint32_t a = 0; a < plan->actors_count && last; a++) {
         const plan_range *made = &plan->actors[a].regsts;
-        l->actor_column[a] = column_in(l, space_of(plan, a), a, last);
+        l->actor_column[a] = column_in(l, plan_actor_space(plan, a).i, a, last);
         for (uint32_t r = made->first; r < made->first + made->count; r++)
             l->regst_column[r] = column_in(l, plan->regsts[r].space.i, a, last);
     }
@@ -101,7 +96,7 @@ static bool find_columns(lives *l)
     l->columns = counted ? malloc((l->column_first[plan->spaces_count] + (size_t)1) * sizeof *l->columns) : NULL;
     for (uint32_t a = 0; a < plan->actors_count && l->columns; a++) {
         const plan_range *made = &plan->actors[a].regsts;
-        l->columns[l->column_first[space_of(plan, a)] + l->actor_column[a]] = a;
+        l->columns[l->column_first[plan_actor_space(plan, a).i] + l->actor_column[a]] = a;
         for (uint32_t r = made->first; r < made->first + made->count; r++)
             l->columns[l->column_first[plan->regsts[r].space.i] + l->regst_column[r]] = a;
     }

@@ -1,11 +1,6 @@
 /* graph/plan/lives/map.c: see the header. */
 #include "graph/plan/lives/map.h"
 
-static uint32_t space_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].space.i;
-}
-
 static uint64_t workspace_of(const weir_plan *plan, uint32_t actor)
 {
     return plan->queues[plan->actors[actor].queue.i].workspace_offset;
@@ -42,7 +37,8 @@ static size_t put_snapshots_and_states(const weir_plan *plan, map_part *to, size
         const plan_tensor *tensor = &plan->tensors[t];
         if (tensor->home != PLAN_IN_STATE)
             continue;
-        map_part each = {.first = tensor->offset, .space = space_of(plan, tensor->owner), .kind = MAP_STATE, .index = t};
+        map_part each = {.first = tensor->offset, .space = plan_actor_space(plan, tensor->owner).i,
+                         .kind = MAP_STATE, .index = t};
         count = put(to, count, each, plan_tensor_bytes(tensor));
     }
     return count;
@@ -60,8 +56,9 @@ static size_t put_temp(const weir_plan *plan, map_part *to, size_t count, uint32
         return count;
     }
     uint32_t actor = tensor->owner;
-    map_part each = {.first = workspace_of(plan, actor) + tensor->offset, .space = space_of(plan, actor), .kind = MAP_TEMP,
-                 .index = t, .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
+    map_part each = {.first = workspace_of(plan, actor) + tensor->offset, .space = plan_actor_space(plan, actor).i,
+                     .kind = MAP_TEMP, .index = t,
+                     .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
     size_t more = put(to, count, each, plan_tensor_bytes(tensor));
     if (more > count)
         at[t] = (uint32_t)count;
@@ -76,7 +73,7 @@ static size_t put_kernel(const weir_plan *plan, map_part *to, size_t count, uint
     for (int r = 0; r < 2; r++)
         for (uint32_t o = ranges[r]->first; o < ranges[r]->first + ranges[r]->count; o++)
             count = put_temp(plan, to, count, plan->operands[o].tensor.i, position, at);
-    map_part each = {.first = workspace_of(plan, actor) + kernel->workspace_offset, .space = space_of(plan, actor),
+    map_part each = {.first = workspace_of(plan, actor) + kernel->workspace_offset, .space = plan_actor_space(plan, actor).i,
                  .kind = MAP_SCRATCH, .index = k,
                  .life = {.regst = {PLAN_NONE}, .actor = {actor}, .from = position, .to = position}};
     return put(to, count, each, kernel->workspace_bytes);

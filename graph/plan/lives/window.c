@@ -39,16 +39,11 @@ static uint32_t port_on(const weir_plan *plan, plan_actor_id actor, plan_regst_i
     return PLAN_NONE;
 }
 
-static uint32_t space_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].space.i;
-}
-
 /* Where the tensor may have a part within it: the space, or PLAN_NONE. */
 static uint32_t host_space(const weir_plan *plan, const plan_tensor *tensor)
 {
     if (tensor->home == PLAN_IN_TEMP)
-        return space_of(plan, tensor->owner);
+        return plan_actor_space(plan, tensor->owner).i;
     if (tensor->home != PLAN_IN_REGST)
         return PLAN_NONE;
     const plan_regst *regst = &plan->regsts[tensor->owner];
@@ -125,7 +120,7 @@ bool window_find(const weir_plan *plan, plan_regst_id part, plan_actor_id actor,
 
 bool window_comes(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, window *to)
 {
-    return find_in(plan, part, actor, space_of(plan, actor.i), to);
+    return find_in(plan, part, actor, plan_actor_space(plan, actor.i).i, to);
 }
 
 /* In the arena, of what has one slot. */

@@ -96,17 +96,12 @@ static void follow(struct awaits *x, const struct needs *needs)
 
 /* ---- turns ---- */
 
-static bool is_on(const struct awaits *x, uint32_t actor, plan_space_id space)
-{
-    return x->plan->queues[x->plan->actors[actor].queue.i].space.i == space.i;
-}
-
 /* The collective's member on the device; PLAN_NONE: it has none. */
 static uint32_t own_member(const struct awaits *x, uint32_t collective, plan_space_id space)
 {
     plan_range members = x->plan->collectives[collective].members;
     for (uint32_t m = members.first; m < members.first + members.count; m++)
-        if (is_on(x, x->plan->members[m].i, space))
+        if (plan_actor_space(x->plan, x->plan->members[m].i).i == space.i)
             return x->plan->members[m].i;
     return PLAN_NONE;
 }
@@ -193,7 +188,7 @@ static void awaits_begin(struct awaits *x, plan_space_id space)
     plan_index_readers(plan, x->first, x->readers);
     for (uint32_t a = 0; a < plan->actors_count; a++) {
         x->member_of[a] = PLAN_NONE;
-        x->stands[a] = is_on(x, a, space) && may_stand(x, a);
+        x->stands[a] = plan_actor_space(x->plan, a).i == space.i && may_stand(x, a);
     }
     for (uint32_t c = 0; c < plan->collectives_count; c++)
         for (uint32_t m = 0; m < plan->collectives[c].members.count; m++)

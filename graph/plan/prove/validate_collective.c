@@ -32,11 +32,6 @@ static uint32_t member(const meeting *at, uint32_t m)
     return at->plan->members[at->of->members.first + m].i;
 }
 
-static uint32_t device_of(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].space.i;
-}
-
 /* The kernel of a member; NULL: it is another rank's. */
 static const plan_kernel *kernel_of(const meeting *at, uint32_t m)
 {
@@ -59,10 +54,10 @@ static bool validate_member(const meeting *at, uint32_t m)
     if (actor->fires != first->fires || actor->program.i != first->program.i)
         return REFUSE_COLLECTIVE(at->index, ".members: actors[%" PRIu32 "] fires in another program, or at another rate",
                                  member(at, m));
-    uint32_t device = device_of(plan, member(at, m));
-    if (plan->spaces[device].kind != plan->spaces[device_of(plan, member(at, 0))].kind)
+    uint32_t device = plan_actor_space(plan, member(at, m)).i;
+    if (plan->spaces[device].kind != plan->spaces[plan_actor_space(plan, member(at, 0)).i].kind)
         return REFUSE_COLLECTIVE(at->index, ".members: %.60s is of another kind", plan_text(plan, plan->spaces[device].name));
-    return !m || device > device_of(plan, member(at, m - 1)) ||
+    return !m || device > plan_actor_space(plan, member(at, m - 1)).i ||
            REFUSE_COLLECTIVE(at->index, ".members: are not in the order of their devices");
 }
 
@@ -264,7 +259,8 @@ static int compare_devices(const place *x, const place *y)
     if (a->count != b->count)
         return a->count < b->count ? -1 : 1;
     for (uint32_t m = 0; m < a->count; m++) {
-        uint32_t one = device_of(plan, plan->members[a->first + m].i), other = device_of(plan, plan->members[b->first + m].i);
+        uint32_t one = plan_actor_space(plan, plan->members[a->first + m].i).i;
+        uint32_t other = plan_actor_space(plan, plan->members[b->first + m].i).i;
         if (one != other)
             return one < other ? -1 : 1;
     }

@@ -57,7 +57,7 @@ static void put_space(const weir_plan *plan, FILE *to, uint32_t s)
         fprintf(to, ", rank %" PRIu32, plan->spaces[s].rank);
     fprintf(to, ", %s\";\n", bytes_text(plan->spaces[s].bytes, bytes));
     for (uint32_t a = 0; a < plan->actors_count; a++)
-        if (plan->queues[plan->actors[a].queue.i].space.i == s)
+        if (plan_actor_space(plan, a).i == s)
             put_actor(plan, to, a);
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
         if (plan->regsts[r].producer.i != PLAN_NONE || plan->regsts[r].space.i != s)

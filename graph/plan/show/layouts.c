@@ -8,13 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-plan_space_id layouts_space(const weir_plan *plan, const plan_tensor *tensor)
-{
-    if (tensor->home == PLAN_IN_REGST)
-        return plan->regsts[tensor->owner].space;
-    return plan->queues[plan->actors[tensor->owner].queue.i].space;
-}
-
 static bool same_box(const plan_tensor *a, const plan_tensor *b)
 {
     size_t bytes = a->rank * sizeof *a->start;
@@ -28,7 +21,7 @@ static int compare_tensors(const void *a, const void *b, void *of)
     int order = strcmp(plan_text(plan, x->name), plan_text(plan, y->name));
     if (order)
         return order;
-    uint32_t xs = layouts_space(plan, x).i, ys = layouts_space(plan, y).i;
+    uint32_t xs = plan_tensor_space(plan, x).i, ys = plan_tensor_space(plan, y).i;
     if (xs != ys)
         return xs < ys ? -1 : 1;
     for (uint32_t d = 0; d < WEIR_DIMS_MAX; d++)
@@ -57,7 +50,7 @@ static void group(layouts *l)
         const plan_tensor *tensor = &plan->tensors[l->shard[t]];
         const plan_tensor *last = kept ? &plan->tensors[l->shard[kept - 1]] : NULL;
         bool same = last && same_name(plan, last, tensor);
-        if (same && layouts_space(plan, last).i == layouts_space(plan, tensor).i && same_box(last, tensor))
+        if (same && plan_tensor_space(plan, last).i == plan_tensor_space(plan, tensor).i && same_box(last, tensor))
             continue;
         if (!same)
             l->tensor[l->tensor_count++] = (logical){.first = kept, .terms = 1, .file = ""};
@@ -231,8 +224,8 @@ static void find_stages(layouts *l)
     for (uint32_t p = 0; p < plan->params_count; p++) {
         const plan_tensor_id *shard = plan->shards + plan->params[p].shards.first;
         for (uint32_t i = 1; i < plan->params[p].shards.count; i++)
-            join(l, l->stage[layouts_space(plan, &plan->tensors[shard[i].i]).i],
-                 l->stage[layouts_space(plan, &plan->tensors[shard[0].i]).i]);
+            join(l, l->stage[plan_tensor_space(plan, &plan->tensors[shard[i].i]).i],
+                 l->stage[plan_tensor_space(plan, &plan->tensors[shard[0].i]).i]);
     }
     for (uint32_t s = 0; s < plan->spaces_count; s++)
         if (l->stage[s] > plan->spaces_count)
@@ -285,7 +278,7 @@ const char *layouts_text(const layouts *l, const logical *of, char *text, size_t
 
 static const plan_space *space_of(const layouts *l, const logical *of, uint32_t k)
 {
-    return &l->plan->spaces[layouts_space(l->plan, &l->plan->tensors[l->shard[of->first + k]]).i];
+    return &l->plan->spaces[plan_tensor_space(l->plan, &l->plan->tensors[l->shard[of->first + k]]).i];
 }
 
 /* Shards are sorted by device. */

@@ -35,8 +35,6 @@ typedef struct layouts {
 bool layouts_make(layouts *l, const weir_plan *plan);
 void layouts_free(layouts *l);
 
-plan_space_id layouts_space(const weir_plan *plan, const plan_tensor *tensor);
-
 /* "S(0)/2 P/2"; "" where it is whole on one device. */
 const char *layouts_text(const layouts *l, const logical *of, char *text, size_t bytes);
 

@@ -49,7 +49,7 @@ static const plan_tensor *first_shard(const list *l, const logical *of)
 
 static uint32_t stage_of(const list *l, const logical *of)
 {
-    return l->layouts.stage[layouts_space(l->plan, first_shard(l, of)).i];
+    return l->layouts.stage[plan_tensor_space(l->plan, first_shard(l, of)).i];
 }
 
 static const char *global_text(const plan_tensor *tensor, char text[PLAN_TEXT_BYTES])
@@ -221,7 +221,7 @@ static void add_names(const list *l, struct names *names)
         if (layouts_there(&l->layouts, &l->layouts.tensor[t], l->there))
             names_add(names, plan_text(l->plan, first_shard(l, &l->layouts.tensor[t])->name));
     for (uint32_t a = 0; !l->opts->tensors && a < l->plan->actors_count; a++)
-        if (l->there[l->plan->queues[l->plan->actors[a].queue.i].space.i])
+        if (l->there[plan_actor_space(l->plan, a).i])
             names_add(names, plan_text(l->plan, l->plan->actors[a].name));
 }
 

@@ -54,7 +54,7 @@ static uint64_t input_bytes(const call *c, uint32_t i)
 static bool from_elsewhere(const weir_plan *plan, const plan_kernel *kernel, uint32_t operand)
 {
     const plan_tensor *tensor = &plan->tensors[plan->operands[operand].tensor.i];
-    uint32_t here = plan->queues[plan->actors[kernel->actor.i].queue.i].space.i;
+    uint32_t here = plan_actor_space(plan, kernel->actor.i).i;
     return tensor->home == PLAN_IN_REGST && plan->regsts[tensor->owner].space.i != here;
 }
 

@@ -106,11 +106,6 @@ static void count_in(part *list, int room, const char *name)
 
 /* ---- which node a kernel belongs to ---- */
 
-static uint32_t kernel_space(const weir_plan *plan, const plan_kernel *kernel)
-{
-    return plan->queues[plan->actors[kernel->actor.i].queue.i].space.i;
-}
-
 static bool converts(const weir_plan *plan, const plan_kernel *kernel)
 {
     const char *op = plan_text(plan, kernel->op);
@@ -170,7 +165,7 @@ static void place_kernel(picture *p, uint32_t k)
     const plan_kernel *kernel = &plan->kernels[k];
     const plan_actor *actor = &plan->actors[kernel->actor.i];
     char name[NAME_BYTES], op[NAME_BYTES];
-    uint32_t space = kernel_space(plan, kernel), number = 0;
+    uint32_t space = plan_actor_space(plan, kernel->actor.i).i, number = 0;
     node like = {.stage = p->layouts.stage[space], .phase = actor->phase, .space = space, .fires = actor->fires};
     first_part(plan_text(plan, kernel->name), name);
     snprintf(like.base, sizeof like.base, "%s", name);
@@ -323,7 +318,7 @@ static void add_read(picture *p, uint32_t t, uint32_t to, uint32_t space, uint32
     uint32_t from = p->maker[t];
     if (from == PLAN_NONE || to == PLAN_NONE)
         return;
-    bool between = layouts_space(p->plan, tensor).i != space;
+    bool between = plan_tensor_space(p->plan, tensor).i != space;
     bool full = tensor->home == PLAN_IN_REGST && p->plan->regsts[tensor->owner].initial;
     uint64_t bytes = plan_tensor_bytes(tensor) * fires;
     if (from != to)
@@ -337,7 +332,7 @@ static void read_kernel(picture *p, uint32_t k)
     const weir_plan *plan = p->plan;
     const plan_kernel *kernel = &plan->kernels[k];
     for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++)
-        add_read(p, plan->operands[o].tensor.i, p->of_kernel[k], kernel_space(plan, kernel),
+        add_read(p, plan->operands[o].tensor.i, p->of_kernel[k], plan_actor_space(plan, kernel->actor.i).i,
                  plan->actors[kernel->actor.i].fires);
 }
 

@@ -81,12 +81,6 @@ static bool find_places(measuring *m)
     return ok;
 }
 
-static uint32_t space_of(const weir_plan *plan, const plan_tensor *tensor)
-{
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].space.i
-                                         : plan->queues[plan->actors[tensor->owner].queue.i].space.i;
-}
-
 /* ---- how much ---- */
 
 static int compare_holders(const void *a, const void *b)
@@ -100,7 +94,7 @@ static int compare_holders(const void *a, const void *b)
 
 static void add_shard(const measuring *m, const plan_tensor *tensor, uint64_t *bytes)
 {
-    uint32_t to = m->to[space_of(m->plan, tensor)];
+    uint32_t to = m->to[plan_tensor_space(m->plan, tensor).i];
     uint64_t each = (plan_tensor_bytes(tensor) + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
     if (to != PLAN_NONE)
         bytes[to] += plan_kept_slots(m->plan, tensor) * each;
