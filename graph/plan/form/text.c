@@ -51,24 +51,25 @@ const char *phase_text(uint32_t phase)
     return text[phase];
 }
 
+#define X(name, text) text,
+static const char *const keeps[PLAN_KEEPS] = {PLAN_KEEP_LIST(X)};
+static const char *const mems[PLAN_MEMS] = {PLAN_MEM_LIST(X)};
+static const char *const collectives[PLAN_COLLECTIVE_KINDS] = {PLAN_COLLECTIVE_LIST(X)};
+#undef X
+
 const char *keep_text(uint32_t kind)
 {
-    static const char *const names[PLAN_KEEPS] = {
-#define X(name, text) text,
-        PLAN_KEEP_LIST(X)
-#undef X
-    };
-    return names[kind];
+    return keeps[kind];
 }
 
 const char *mem_text(uint32_t kind)
 {
-    static const char *const names[PLAN_MEMS] = {
-#define X(name, text) text,
-        PLAN_MEM_LIST(X)
-#undef X
-    };
-    return names[kind];
+    return mems[kind];
+}
+
+const char *collective_text(uint32_t kind)
+{
+    return collectives[kind];
 }
 
 const char *host_kind_text(uint32_t kind)
@@ -82,14 +83,4 @@ const char *queue_kind_text(uint32_t kind)
     static const char *const text[PLAN_QUEUE_KINDS] = {"compute",  "outside",  "io",
                                                         "copy in", "copy out", "collective"};
     return text[kind];
-}
-
-const char *collective_text(uint32_t kind)
-{
-    static const char *const names[PLAN_COLLECTIVE_KINDS] = {
-#define X(name, text) text,
-        PLAN_COLLECTIVE_LIST(X)
-#undef X
-    };
-    return names[kind];
 }

@@ -14,6 +14,15 @@ static bool same_box(const plan_tensor *a, const plan_tensor *b)
     return a->rank == b->rank && !memcmp(a->start, b->start, bytes) && !memcmp(a->shape, b->shape, bytes);
 }
 
+/* By where they begin, in dimensions `from` to `to`. */
+static int compare_start(const plan_tensor *x, const plan_tensor *y, int from, int to)
+{
+    for (int d = from; d <= to; d++)
+        if (x->start[d] != y->start[d])
+            return x->start[d] < y->start[d] ? -1 : 1;
+    return 0;
+}
+
 static int compare_tensors(const void *a, const void *b, void *of)
 {
     const weir_plan *plan = of;
@@ -24,9 +33,9 @@ static int compare_tensors(const void *a, const void *b, void *of)
     uint32_t xs = plan_tensor_space(plan, x).i, ys = plan_tensor_space(plan, y).i;
     if (xs != ys)
         return xs < ys ? -1 : 1;
-    for (uint32_t d = 0; d < WEIR_DIMS_MAX; d++)
-        if (x->start[d] != y->start[d])
-            return x->start[d] < y->start[d] ? -1 : 1;
+    int start = compare_start(x, y, 0, WEIR_DIMS_MAX - 1);
+    if (start)
+        return start;
     return (*(const uint32_t *)a > *(const uint32_t *)b) - (*(const uint32_t *)a < *(const uint32_t *)b);
 }
 
@@ -42,7 +51,8 @@ static bool same_name(const weir_plan *plan, const plan_tensor *a, const plan_te
     return a->name.i == b->name.i || !strcmp(plan_text(plan, a->name), plan_text(plan, b->name));
 }
 
-static void group(layouts *l)
+/* Also says in `of`, for each tensor of the plan, which logical one it belongs to. */
+static void group(layouts *l, uint32_t *of)
 {
     const weir_plan *plan = l->plan;
     uint32_t kept = 0;
@@ -50,10 +60,11 @@ static void group(layouts *l)
         const plan_tensor *tensor = &plan->tensors[l->shard[t]];
         const plan_tensor *last = kept ? &plan->tensors[l->shard[kept - 1]] : NULL;
         bool same = last && same_name(plan, last, tensor);
-        if (same && plan_tensor_space(plan, last).i == plan_tensor_space(plan, tensor).i && same_box(last, tensor))
-            continue;
         if (!same)
             l->tensor[l->tensor_count++] = (logical){.first = kept, .terms = 1, .file = ""};
+        of[l->shard[t]] = l->tensor_count - 1;
+        if (same && plan_tensor_space(plan, last).i == plan_tensor_space(plan, tensor).i && same_box(last, tensor))
+            continue;
         l->tensor[l->tensor_count - 1].count++;
         l->shard[kept++] = l->shard[t];
     }
@@ -69,10 +80,7 @@ static int compare_starts(const void *a, const void *b, void *of)
 {
     const struct by *by = of;
     const plan_tensor *x = &by->plan->tensors[*(const uint32_t *)a], *y = &by->plan->tensors[*(const uint32_t *)b];
-    for (int d = by->d < 0 ? 0 : by->d; d <= (by->d < 0 ? WEIR_DIMS_MAX - 1 : by->d); d++)
-        if (x->start[d] != y->start[d])
-            return x->start[d] < y->start[d] ? -1 : 1;
-    return 0;
+    return by->d < 0 ? compare_start(x, y, 0, WEIR_DIMS_MAX - 1) : compare_start(x, y, by->d, by->d);
 }
 
 /* How many differ. `shard` is left in their order. */
@@ -112,6 +120,16 @@ static uint32_t count_terms(const weir_plan *plan, const plan_kernel *kernel, ui
     return count;
 }
 
+/* Where the logical tensor is made, unless that is known. */
+static void note_place(layouts *l, uint32_t of, plan_str file, uint32_t line)
+{
+    logical *made = &l->tensor[of];
+    if (made->line)
+        return;
+    made->file = plan_text(l->plan, file);
+    made->line = line;
+}
+
 /* `of` is each tensor's logical one. */
 static void note_kernel(layouts *l, const plan_kernel *kernel, const uint32_t *of)
 {
@@ -122,11 +140,8 @@ static void note_kernel(layouts *l, const plan_kernel *kernel, const uint32_t *o
         read->terms = terms > read->terms ? terms : read->terms;
     }
     for (uint32_t i = 0; i < kernel->out.count; i++) {
-        logical *made = &l->tensor[of[plan->operands[kernel->out.first + i].tensor.i]];
-        if (made->line)
-            continue;
-        made->file = plan_text(plan, kernel->file);
-        made->line = kernel->line;
+        uint32_t made = of[plan->operands[kernel->out.first + i].tensor.i];
+        note_place(l, made, kernel->file, kernel->line);
     }
 }
 
@@ -157,42 +172,17 @@ static void note_host(layouts *l, const plan_host *host, const uint32_t *of)
     }
 }
 
-static void note_place(layouts *l, const plan_tensor *tensor, uint32_t of)
-{
-    logical *made = &l->tensor[of];
-    if (made->line)
-        return;
-    made->file = plan_text(l->plan, tensor->file);
-    made->line = tensor->line;
-}
-
-static bool note_all(layouts *l)
+static void note_all(layouts *l, const uint32_t *of)
 {
     const weir_plan *plan = l->plan;
-    uint32_t *of = calloc(plan->tensors_count + (size_t)1, sizeof *of);
-    uint32_t *order = malloc((plan->tensors_count + (size_t)1) * sizeof *order);
-    bool ok = of && order; /* of: each tensor's logical one */
-    for (uint32_t t = 0; ok && t < plan->tensors_count; t++)
-        order[t] = t;
-    if (ok)
-        qsort_r(order, plan->tensors_count, sizeof *order, compare_tensors, (void *)plan);
-    for (uint32_t t = 0, at = 0; ok && t < plan->tensors_count; t++) {
-        at += t && !same_name(plan, &plan->tensors[order[t - 1]], &plan->tensors[order[t]]);
-        of[order[t]] = at;
-    }
-    for (uint32_t t = 0; ok && t < plan->tensors_count; t++)
-        note_place(l, &plan->tensors[t], of[t]);
-    for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
+    for (uint32_t t = 0; t < plan->tensors_count; t++)
+        note_place(l, of[t], plan->tensors[t].file, plan->tensors[t].line);
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
         note_kernel(l, &plan->kernels[k], of);
-    for (uint32_t c = 0; ok && c < plan->collectives_count; c++)
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
         note_collective(l, &plan->collectives[c], of);
-    for (uint32_t h = 0; ok && h < plan->hosts_count; h++)
+    for (uint32_t h = 0; h < plan->hosts_count; h++)
         note_host(l, &plan->hosts[h], of);
-    for (uint32_t t = 0; ok && t < l->tensor_count; t++)
-        measure(l, &l->tensor[t], order);
-    free(of);
-    free(order);
-    return ok;
 }
 
 /* ---- stages ---- */
@@ -239,17 +229,21 @@ bool layouts_make(layouts *l, const weir_plan *plan)
     l->shard = malloc((count + 1) * sizeof *l->shard);
     l->tensor = calloc(count + 1, sizeof *l->tensor);
     l->stage = calloc(plan->spaces_count + (size_t)1, sizeof *l->stage);
-    if (!l->shard || !l->tensor || !l->stage)
-        return false;
-    for (uint32_t t = 0; t < plan->tensors_count; t++)
-        l->shard[t] = t;
-    qsort_r(l->shard, count, sizeof *l->shard, compare_tensors, (void *)plan);
-    group(l);
-    if (!note_all(l))
-        return false;
-    qsort_r(l->tensor, l->tensor_count, sizeof *l->tensor, compare_first, l);
-    find_stages(l);
-    return true;
+    uint32_t *of = malloc((count + 1) * sizeof *of); /* each tensor's logical one, then room for shards */
+    bool ok = l->shard && l->tensor && l->stage && of;
+    if (ok) {
+        for (uint32_t t = 0; t < plan->tensors_count; t++)
+            l->shard[t] = t;
+        qsort_r(l->shard, count, sizeof *l->shard, compare_tensors, (void *)plan);
+        group(l, of);
+        note_all(l, of);
+        for (uint32_t t = 0; t < l->tensor_count; t++)
+            measure(l, &l->tensor[t], of);
+        qsort_r(l->tensor, l->tensor_count, sizeof *l->tensor, compare_first, l);
+        find_stages(l);
+    }
+    free(of);
+    return ok;
 }
 
 void layouts_free(layouts *l)
@@ -261,10 +255,9 @@ void layouts_free(layouts *l)
 
 /* ---- as text ---- */
 
-const char *layouts_text(const layouts *l, const logical *of, char *text, size_t bytes)
+const char *layouts_text(const logical *of, char *text, size_t bytes)
 {
     size_t at = 0;
-    (void)l;
     text[0] = '\0';
     for (int d = 0; d < WEIR_DIMS_MAX && at < bytes; d++)
         if (of->parts[d] > 1)

@@ -36,7 +36,7 @@ bool layouts_make(layouts *l, const weir_plan *plan);
 void layouts_free(layouts *l);
 
 /* "S(0)/2 P/2"; "" where it is whole on one device. */
-const char *layouts_text(const layouts *l, const logical *of, char *text, size_t bytes);
+const char *layouts_text(const logical *of, char *text, size_t bytes);
 
 /* "cpu:0-3" */
 const char *layouts_devices(const layouts *l, const logical *of, char *text, size_t bytes);

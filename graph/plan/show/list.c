@@ -74,7 +74,7 @@ static void tensor_line(list *l, const logical *of)
     show_text(l->table, plan_text(l->plan, tensor->name));
     fprintf(l->table, "\t%s\t", global_text(tensor, type));
     foreign_put(l->table, layouts_devices(&l->layouts, of, devices, sizeof devices));
-    fprintf(l->table, "\t%s\t%" PRIu32 "\t%s", layouts_text(&l->layouts, of, layout, sizeof layout),
+    fprintf(l->table, "\t%s\t%" PRIu32 "\t%s", layouts_text(of, layout, sizeof layout),
             stage_of(l, of), kind_of(l, tensor));
     show_bytes(l->table, plan_tensor_bytes(tensor));
     fputs("\t", l->table);
@@ -98,7 +98,7 @@ static void tensor_object(list *l, const logical *of)
         plan_json_number(j, NULL, (uint64_t)tensor->global[d]);
     plan_json_shut(j, ']');
     plan_json_string(j, "devices", layouts_devices(&l->layouts, of, text, sizeof text));
-    plan_json_string(j, "layout", layouts_text(&l->layouts, of, text, sizeof text));
+    plan_json_string(j, "layout", layouts_text(of, text, sizeof text));
     plan_json_open(j, "parts", '[');
     for (uint32_t d = 0; d < tensor->rank; d++)
         plan_json_number(j, NULL, of->parts[d]);

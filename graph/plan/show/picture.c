@@ -117,6 +117,17 @@ static bool is_main(const plan_actor *actor)
     return actor->program.i == 0;
 }
 
+/* `list`, with room for one more than `count`; NULL: no memory. */
+static void *grow(void *list, uint32_t count, uint32_t *room, size_t item_bytes)
+{
+    if (count < *room)
+        return list;
+    uint32_t wanted = *room ? 2 * *room : 64;
+    void *more = realloc(list, wanted * item_bytes);
+    *room = more ? wanted : *room;
+    return more;
+}
+
 /* The node that is so, or a new one. */
 static uint32_t find_node(picture *p, const node *like)
 {
@@ -126,15 +137,11 @@ static uint32_t find_node(picture *p, const node *like)
             !strcmp(have->base, like->base))
             return n;
     }
-    if (p->node_count == p->node_room) {
-        uint32_t room = p->node_room ? 2 * p->node_room : 64;
-        node *more = realloc(p->node, room * sizeof *more);
-        p->failed |= !more;
-        if (!more)
-            return PLAN_NONE;
-        p->node = more;
-        p->node_room = room;
-    }
+    node *more = grow(p->node, p->node_count, &p->node_room, sizeof *more);
+    p->failed |= !more;
+    if (!more)
+        return PLAN_NONE;
+    p->node = more;
     p->node[p->node_count] = *like;
     return p->node_count++;
 }
@@ -268,6 +275,16 @@ static bool place_all(picture *p)
     return !p->failed;
 }
 
+/* The node of an end without a kernel. */
+static uint32_t end_node(picture *p, const plan_host *host)
+{
+    uint32_t space = plan_actor_space(p->plan, host->actor.i).i;
+    node like = {.stage = p->layouts.stage[space], .place = HOST, .space = space,
+                 .fires = p->plan->actors[host->actor.i].fires};
+    snprintf(like.base, sizeof like.base, "%.47s", plan_text(p->plan, host->name));
+    return find_node(p, &like);
+}
+
 /* Ends without a kernel: pushes and pulls. */
 static void place_ends(picture *p)
 {
@@ -277,10 +294,7 @@ static void place_ends(picture *p)
         const plan_actor *actor = &plan->actors[host->actor.i];
         if ((host->kind != PLAN_PUSH && host->kind != PLAN_PULL) || !is_main(actor))
             continue;
-        uint32_t space = plan->queues[actor->queue.i].space.i;
-        node like = {.stage = p->layouts.stage[space], .place = HOST, .space = space, .fires = actor->fires};
-        snprintf(like.base, sizeof like.base, "%.47s", plan_text(plan, host->name));
-        uint32_t n = find_node(p, &like);
+        uint32_t n = end_node(p, host);
         for (uint32_t r = actor->regsts.first; r < actor->regsts.first + actor->regsts.count; r++)
             for (uint32_t t = 0; t < plan->regsts[r].tensors.count; t++)
                 p->maker[plan->regsts[r].tensors.first + t] = n;
@@ -299,15 +313,11 @@ static void add_edge(picture *p, const edge *one)
             return;
         }
     }
-    if (p->edge_count == p->edge_room) {
-        uint32_t room = p->edge_room ? 2 * p->edge_room : 64;
-        edge *more = realloc(p->edge, room * sizeof *more);
-        p->failed |= !more;
-        if (!more)
-            return;
-        p->edge = more;
-        p->edge_room = room;
-    }
+    edge *more = grow(p->edge, p->edge_count, &p->edge_room, sizeof *more);
+    p->failed |= !more;
+    if (!more)
+        return;
+    p->edge = more;
     p->edge[p->edge_count++] = *one;
 }
 
@@ -343,11 +353,9 @@ static void read_pull(picture *p, const plan_host *host)
     const plan_actor *actor = &plan->actors[host->actor.i];
     if (host->kind != PLAN_PULL || !is_main(actor) || !actor->ports.count)
         return;
-    node like = {.stage = p->layouts.stage[plan->queues[actor->queue.i].space.i], .place = HOST};
-    snprintf(like.base, sizeof like.base, "%.47s", plan_text(plan, host->name));
     const plan_range *tensors = &plan->regsts[plan->ports[actor->ports.first].regst.i].tensors;
     for (uint32_t t = tensors->first; t < tensors->first + tensors->count; t++)
-        add_read(p, t, find_node(p, &like), plan->queues[actor->queue.i].space.i, actor->fires);
+        add_read(p, t, end_node(p, host), plan_actor_space(plan, host->actor.i).i, actor->fires);
 }
 
 /* The tensors that others give to members of collectives. */

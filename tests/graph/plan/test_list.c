@@ -45,7 +45,7 @@ static void expect_layout(const layouts *l, const char *name, const char *device
 {
     char text[256];
     const logical *of = find(l, name);
-    cr_expect_str_eq(layouts_text(l, of, text, sizeof text), layout, "%s: %s, not %s", name, text, layout);
+    cr_expect_str_eq(layouts_text(of, text, sizeof text), layout, "%s: %s, not %s", name, text, layout);
     cr_expect_str_eq(layouts_devices(l, of, text, sizeof text), devices, "%s: %s, not %s", name, text, devices);
 }
 
