@@ -46,11 +46,6 @@ struct session_groups {
 
 /* ---- whose ---- */
 
-static uint32_t program_of(const weir_plan *plan, const plan_collective *collective)
-{
-    return plan->actors[plan->members[collective->members.first].i].program.i;
-}
-
 /* The queue of the member, when it is this process's; else NULL. */
 static struct ahead_queue *queue_of_member(const struct weir_session *s, uint32_t member)
 {
@@ -165,7 +160,7 @@ static struct ahead_turns *turns_of_member(const struct weir_session *s, const p
                                            uint32_t place)
 {
     struct ahead_queue *queue = queue_of_member(s, collective->members.first + place);
-    return queue ? &queue->turns[program_of(s->plan, collective)] : NULL;
+    return queue ? &queue->turns[plan_program_of(s->plan, collective)] : NULL;
 }
 
 static void give_turns(struct weir_session *s)

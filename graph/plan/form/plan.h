@@ -367,6 +367,16 @@ static inline bool plan_port_crosses(const weir_plan *plan, const plan_port *por
     return plan->regsts[port->regst.i].producer.i != PLAN_NONE && !plan_port_counts(plan, port);
 }
 
+/* The actor of a collective's member m; and the program of a collective, which all of them are of. */
+static inline const plan_actor *plan_member(const weir_plan *plan, const plan_collective *of, uint32_t m)
+{
+    return &plan->actors[plan->members[of->members.first + m].i];
+}
+static inline uint32_t plan_program_of(const weir_plan *plan, const plan_collective *of)
+{
+    return plan_member(plan, of, 0)->program.i;
+}
+
 /* Whether a collective adds, which its devices do in an order of their own; and how many a step has, each as often as it
  * fires. If there are any, bits may differ with the devices' communicator, and so with the spread. */
 static inline bool plan_adds(const plan_collective *of)

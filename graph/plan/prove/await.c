@@ -146,11 +146,6 @@ static uint64_t steps_to_fill(const weir_plan *plan)
     return most;
 }
 
-static uint32_t program_of(const weir_plan *plan, uint32_t turn)
-{
-    return plan->actors[plan->members[plan->collectives[plan->turns[turn].i].members.first].i].program.i;
-}
-
 /* A member that comes to a collective which needs something that may not have been launched then must not be awaited. */
 static void take_turn(struct awaits *x, uint32_t collective, plan_space_id space, bool *may)
 {
@@ -172,7 +167,7 @@ static bool play_program(struct awaits *x, uint32_t program, plan_space_id space
         begin_step(x, &x->all);
         begin_step(x, &x->own);
         for (uint32_t t = 0; t < x->plan->turns_count; t++)
-            if (program_of(x->plan, t) == program)
+            if (plan_program_of(x->plan, &x->plan->collectives[x->plan->turns[t].i]) == program)
                 take_turn(x, x->plan->turns[t].i, space, may);
         if (step >= least && moved_by_a_step(x, &x->all) && moved_by_a_step(x, &x->own))
             return true;

@@ -148,11 +148,6 @@ static void play(clocked *x)
     }
 }
 
-static uint32_t program_of(const weir_plan *plan, uint32_t c)
-{
-    return plan->actors[plan->members[plan->collectives[c].members.first].i].program.i;
-}
-
 /* Collectives that stalled come last. */
 static void add_missing(clocked *x)
 {
@@ -169,13 +164,8 @@ static void enter_turns(const clocked *x, weir_plan *plan)
     uint32_t at = 0;
     for (uint32_t p = 0; p < plan->programs_count; p++)
         for (uint32_t t = 0; t < x->turn_count; t++)
-            if (program_of(plan, x->turns[t]) == p)
+            if (plan_program_of(plan, &plan->collectives[x->turns[t]]) == p)
                 plan->turns[at++] = (plan_collective_id){x->turns[t]};
-}
-
-static uint32_t turns_of(const weir_plan *plan, uint32_t c)
-{
-    return plan->actors[plan->members[plan->collectives[c].members.first].i].fires;
 }
 
 static bool clocked_new(clocked *x, const weir_plan *plan)
@@ -209,7 +199,7 @@ void plan_add_all_turns(plan_builder *builder)
 {
     const weir_plan *plan = plan_builder_plan(builder);
     for (uint32_t c = 0; c < plan->collectives_count; c++)
-        for (uint32_t n = 0; n < turns_of(plan, c) && !plan_builder_failed(builder); n++)
+        for (uint32_t n = 0; n < plan_member(plan, &plan->collectives[c], 0)->fires && !plan_builder_failed(builder); n++)
             plan_add_turns(builder, (plan_collective_id){c});
 }
 

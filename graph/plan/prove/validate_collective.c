@@ -292,20 +292,16 @@ static bool validate_groups(const weir_plan *plan, place *sorted, uint8_t *seen)
     return true;
 }
 
-static uint32_t program_of(const weir_plan *plan, uint32_t c)
-{
-    return plan->actors[plan->members[plan->collectives[c].members.first].i].program.i;
-}
-
 static bool validate_turns(const weir_plan *plan, uint32_t *left)
 {
     for (uint32_t c = 0; c < plan->collectives_count; c++)
-        left[c] = plan->actors[plan->members[plan->collectives[c].members.first].i].fires;
+        left[c] = plan_member(plan, &plan->collectives[c], 0)->fires;
     for (uint32_t t = 0; t < plan->turns_count; t++) {
         uint32_t c = plan->turns[t].i;
         if (!left[c]--)
             return REFUSE_PLAN("turns[%" PRIu32 "]: collectives[%" PRIu32 "] has more of them than it fires", t, c);
-        if (t && program_of(plan, c) < program_of(plan, plan->turns[t - 1].i))
+        if (t && plan_program_of(plan, &plan->collectives[c]) <
+                     plan_program_of(plan, &plan->collectives[plan->turns[t - 1].i]))
             return REFUSE_PLAN("turns[%" PRIu32 "]: of a program before that of the last one", t);
     }
     for (uint32_t c = 0; c < plan->collectives_count; c++)

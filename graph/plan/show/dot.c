@@ -10,12 +10,10 @@
  */
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
-#include "graph/plan/form/text.h"
+#include "graph/plan/show/show_inside.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME_SHOWN 40 /* characters of a name */
 /* Beyond so many, dot would take most of a minute to place boxes well and to bend arrows around them, in a picture that
@@ -175,5 +173,5 @@ weir_status weir_plan_dot(const weir_plan *plan, FILE *to)
         put_collective(plan, to, &plan->collectives[c]);
     fputs("}\n", to);
     free(arrows);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
+    return show_end(to);
 }

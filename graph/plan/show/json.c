@@ -10,13 +10,11 @@
 #include "graph/base/locale.h"
 #include "graph/plan/show/json_inside.h"
 #include "graph/plan/show/moved.h"
-#include "graph/plan/form/text.h"
+#include "graph/plan/show/show_inside.h"
 #include "graph/plan/lives/window.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 #include <weir/op.h>
 
 /* ---- writing JSON ---- */
@@ -395,5 +393,5 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     plan_json_shut(&j, ']');
     plan_json_shut(&j, '}');
     fputs("\n", to);
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
+    return show_end(to);
 }

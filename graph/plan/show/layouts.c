@@ -150,7 +150,7 @@ static void note_collective(layouts *l, const plan_collective *add, const uint32
 {
     const weir_plan *plan = l->plan;
     for (uint32_t m = 0; plan_adds(add) && m < add->members.count; m++) {
-        const plan_actor *member = &plan->actors[plan->members[add->members.first + m].i];
+        const plan_actor *member = plan_member(plan, add, m);
         if (!member->kernels.count)
             continue; /* another rank's */
         plan_range in = plan->kernels[member->kernels.first].in;

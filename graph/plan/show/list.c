@@ -9,7 +9,6 @@
 #include "graph/plan/show/layouts.h"
 #include "graph/plan/show/show_inside.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +210,7 @@ static weir_status list_all(list *l, FILE *to)
     free(text);
     if (failed)
         return error_set(WEIR_E_MEMORY, "no memory to list the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
+    return show_end(to);
 }
 
 /* The names that a filter could have had. */

@@ -12,9 +12,8 @@
 #include "graph/base/foreign.h"
 #include "graph/base/locale.h"
 #include "graph/plan/show/layouts.h"
-#include "graph/plan/form/text.h"
+#include "graph/plan/show/show_inside.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +65,8 @@ typedef struct picture {
 /* "h0" of "h0/attention", "ln" of "ln.grad/layernorm_grad", "h1" of "fused(add, layernorm) h1/add1..h1/ln2" */
 static void first_part(const char *name, char to[NAME_BYTES])
 {
-    const char *fused = strncmp(name, "fused(", 6) ? NULL : strstr(name, ") ");
-    name = fused ? fused + 2 : name;
+    size_t fused = show_fused(name);
+    name += fused && name[fused] == ' ' ? fused + 1 : 0;
     snprintf(to, NAME_BYTES, "%.*s", (int)strcspn(name, "/>.:"), name);
 }
 
@@ -88,10 +87,11 @@ static bool take_number(char name[NAME_BYTES], uint32_t *number)
 static void op_name(const weir_plan *plan, const plan_kernel *kernel, char name[NAME_BYTES])
 {
     const char *whole = plan_text(plan, kernel->name);
-    if (strncmp(whole, "fused(", 6))
-        snprintf(name, NAME_BYTES, "%s", plan_text(plan, kernel->op));
+    size_t fused = show_fused(whole);
+    if (fused)
+        snprintf(name, NAME_BYTES, "%.*s", (int)fused - 7, whole + 6);
     else
-        snprintf(name, NAME_BYTES, "%.*s", (int)strcspn(whole + 6, ")"), whole + 6);
+        snprintf(name, NAME_BYTES, "%s", plan_text(plan, kernel->op));
 }
 
 static void count_in(part *list, int room, const char *name)
@@ -224,13 +224,8 @@ static int compare_kernels(const void *a, const void *b, void *of)
 {
     const weir_plan *plan = of;
     const plan_kernel *x = &plan->kernels[*(const uint32_t *)a], *y = &plan->kernels[*(const uint32_t *)b];
-    const plan_actor *xa = &plan->actors[x->actor.i], *ya = &plan->actors[y->actor.i];
-    if (xa->phase != ya->phase)
-        return xa->phase < ya->phase ? -1 : 1;
-    uint32_t xp = xa->priority, yp = ya->priority;
-    if (xp != yp)
-        return xp < yp ? -1 : 1;
-    return (x > y) - (x < y);
+    int order = show_order(&plan->actors[x->actor.i], &plan->actors[y->actor.i]);
+    return order ? order : (x > y) - (x < y);
 }
 
 static void find_numbers(picture *p)
@@ -363,8 +358,8 @@ static void read_collective(picture *p, const plan_collective *of)
 {
     const weir_plan *plan = p->plan;
     for (uint32_t m = of->moves.first; m < of->moves.first + of->moves.count; m++) {
-        const plan_actor *from = &plan->actors[plan->members[of->members.first + plan->moves[m].from].i];
-        const plan_actor *to = &plan->actors[plan->members[of->members.first + plan->moves[m].to].i];
+        const plan_actor *from = plan_member(plan, of, plan->moves[m].from);
+        const plan_actor *to = plan_member(plan, of, plan->moves[m].to);
         if (!from->kernels.count || !to->kernels.count || !is_main(from))
             continue;
         uint32_t give = plan->operands[plan->kernels[from->kernels.first].in.first + plan->moves[m].give].tensor.i;
@@ -596,5 +591,5 @@ weir_status weir_plan_picture(const weir_plan *plan, FILE *to)
     free(p.edge);
     if (!ok)
         return error_set(WEIR_E_MEMORY, "no memory to draw the plan");
-    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
+    return show_end(to);
 }

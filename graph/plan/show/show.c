@@ -92,8 +92,8 @@ void show_table(const char *text, int left, FILE *to)
 
 typedef void (*section_fn)(const weir_plan *plan, FILE *table, uint32_t index);
 
-/* Prints what `write` writes. `left` is a mask of columns. */
-static weir_status print_section(const weir_plan *plan, FILE *to, section_fn write, uint32_t index, int left)
+/* Prints what `write` writes, behind an empty line. `left` is a mask of columns. A head alone is left out, unless `always`. */
+static weir_status print_section(const weir_plan *plan, FILE *to, section_fn write, uint32_t index, int left, bool always)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -106,9 +106,17 @@ static weir_status print_section(const weir_plan *plan, FILE *to, section_fn wri
         free(text);
         return error_set(WEIR_E_MEMORY, "no memory to show the plan");
     }
-    show_table(text, left, to);
+    if (always || strchr(text, '\n')[1]) {
+        fputs("\n", to);
+        show_table(text, left, to);
+    }
     free(text);
     return WEIR_OK;
+}
+
+weir_status show_end(FILE *to)
+{
+    return ferror(to) ? error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno)) : WEIR_OK;
 }
 
 /* ---- cells ---- */
@@ -299,13 +307,17 @@ void show_actor(const weir_plan *plan, FILE *table, uint32_t a)
     fputs("\n", table);
 }
 
-static int compare_actors(const void *a, const void *b, void *actors)
+int show_order(const plan_actor *x, const plan_actor *y)
 {
-    const plan_actor *x = (const plan_actor *)actors + *(const uint32_t *)a;
-    const plan_actor *y = (const plan_actor *)actors + *(const uint32_t *)b;
     if (x->phase != y->phase)
         return x->phase < y->phase ? -1 : 1;
     return (x->priority > y->priority) - (x->priority < y->priority);
+}
+
+static int compare_actors(const void *a, const void *b, void *of)
+{
+    const plan_actor *actors = of;
+    return show_order(&actors[*(const uint32_t *)a], &actors[*(const uint32_t *)b]);
 }
 
 static void actors_section(const weir_plan *plan, FILE *table, uint32_t queue)
@@ -340,28 +352,18 @@ static void constants_section(const weir_plan *plan, FILE *table, uint32_t index
     }
 }
 
-static bool has_constants(const weir_plan *plan)
-{
-    for (uint32_t r = 0; r < plan->regsts_count; r++)
-        if (plan->regsts[r].producer.i == PLAN_NONE)
-            return true;
-    return false;
-}
-
 /* ---- kernels that are several in one ---- */
 
-/* "fused(add, layernorm)": what the name of such a kernel begins with. 0: it is none. */
-static size_t members_text(const weir_plan *plan, uint32_t k)
+size_t show_fused(const char *name)
 {
-    const char *name = plan_text(plan, plan->kernels[k].name);
-    return strncmp(name, "fused(", 6) ? 0 : strcspn(name, ")") + 1;
+    const char *end = strchr(name, ')');
+    return end && !strncmp(name, "fused(", 6) ? (size_t)(end - name) + 1 : 0;
 }
 
 static bool same_members(const weir_plan *plan, uint32_t a, uint32_t b)
 {
-    size_t bytes = members_text(plan, a);
-    return bytes && bytes == members_text(plan, b) &&
-           !strncmp(plan_text(plan, plan->kernels[a].name), plan_text(plan, plan->kernels[b].name), bytes);
+    const char *x = plan_text(plan, plan->kernels[a].name), *y = plan_text(plan, plan->kernels[b].name);
+    return show_fused(x) && !strncmp(x, y, show_fused(x));
 }
 
 static void fused_row(const weir_plan *plan, FILE *table, uint32_t first)
@@ -377,8 +379,8 @@ static void fused_row(const weir_plan *plan, FILE *table, uint32_t first)
             sum.written += one.written * fires;
         }
     char members[PLAN_TEXT_BYTES];
-    snprintf(members, sizeof members, "%.*s", (int)members_text(plan, first),
-             plan_text(plan, plan->kernels[first].name));
+    const char *name = plan_text(plan, plan->kernels[first].name);
+    snprintf(members, sizeof members, "%.*s", (int)show_fused(name), name);
     put_cut(table, members, PLAN_TEXT_BYTES);
     fprintf(table, "\t%" PRIu32, kernels);
     show_bytes(table, sum.read);
@@ -395,17 +397,9 @@ static void fused_section(const weir_plan *plan, FILE *table, uint32_t index)
         uint32_t before = 0;
         while (before < k && !same_members(plan, before, k))
             before++;
-        if (before == k && members_text(plan, k))
+        if (before == k && show_fused(plan_text(plan, plan->kernels[k].name)))
             fused_row(plan, table, k);
     }
-}
-
-static bool has_fused(const weir_plan *plan)
-{
-    uint32_t k = 0;
-    while (k < plan->kernels_count && !members_text(plan, k))
-        k++;
-    return k < plan->kernels_count;
 }
 
 /* Whether the kernel reads or makes values of this dtype. */
@@ -477,36 +471,25 @@ static void show_header(const weir_plan *plan, FILE *to)
     in += show_copies(plan, PLAN_COPY_OUT, in ? "; " : "accelerators, a step: ", to);
     if (show_collectives_sum(plan, in ? "; " : "accelerators, a step: ", to) || in)
         fputs("\n", to);
-    fputs("\n", to);
 }
 
 weir_status weir_plan_show(const weir_plan *plan, FILE *to)
 {
     if (error_null(plan, "weir_plan_show", "plan") || error_null(to, "weir_plan_show", "file"))
         return WEIR_E_ARGUMENT;
+    static const struct {
+        section_fn write;
+        int left;
+    } last[] = {{show_collectives, SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2) | SHOW_LEFT(3)},
+                {fused_section, SHOW_LEFT(0)},
+                {constants_section, SHOW_LEFT(0) | SHOW_LEFT(1)}};
     show_header(plan, to);
-    weir_status status = print_section(plan, to, memory_section, 0, SHOW_LEFT(0));
-    fputs("\n", to);
+    weir_status status = print_section(plan, to, memory_section, 0, SHOW_LEFT(0), true);
     if (!status)
-        status = print_section(plan, to, queues_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2));
-    for (uint32_t q = 0; !status && q < plan->queues_count; q++) {
-        fputs("\n", to);
-        status = print_section(plan, to, actors_section, q, SHOW_ACTOR_LEFT);
-    }
-    if (!status && plan->collectives_count) {
-        fputs("\n", to);
-        status = print_section(plan, to, show_collectives, 0,
-                               SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2) | SHOW_LEFT(3));
-    }
-    if (!status && has_fused(plan)) {
-        fputs("\n", to);
-        status = print_section(plan, to, fused_section, 0, SHOW_LEFT(0));
-    }
-    if (!status && has_constants(plan)) {
-        fputs("\n", to);
-        status = print_section(plan, to, constants_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1));
-    }
-    if (!status && ferror(to))
-        status = error_set(WEIR_E_IO, "the plan cannot be written: %s", strerror(errno));
-    return status;
+        status = print_section(plan, to, queues_section, 0, SHOW_LEFT(0) | SHOW_LEFT(1) | SHOW_LEFT(2), true);
+    for (uint32_t q = 0; !status && q < plan->queues_count; q++)
+        status = print_section(plan, to, actors_section, q, SHOW_ACTOR_LEFT, true);
+    for (size_t i = 0; !status && i < sizeof last / sizeof *last; i++)
+        status = print_section(plan, to, last[i].write, 0, last[i].left, false);
+    return status ? status : show_end(to);
 }

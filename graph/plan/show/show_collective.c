@@ -6,18 +6,13 @@
 
 enum { DEVICES_SHOWN = 8 };
 
-static const plan_actor *member(const weir_plan *plan, const plan_collective *of, uint32_t m)
-{
-    return &plan->actors[plan->members[of->members.first + m].i];
-}
-
 /* By a ring of the members: what each gives goes once around, but for its own part; and the sum, where all have it. In a part
  * of a plan only its own rank's gives are known: they are all alike. */
 static uint64_t moved_by_sum(const weir_plan *plan, const plan_collective *of)
 {
     uint64_t bytes = 0, others = of->members.count - 1;
     for (uint32_t m = 0; m < of->members.count && !bytes; m++) {
-        const plan_range *kernels = &member(plan, of, m)->kernels;
+        const plan_range *kernels = &plan_member(plan, of, m)->kernels;
         const plan_range *in = kernels->count ? &plan->kernels[kernels->first].in : NULL;
         for (uint32_t o = in ? in->first : 0; in && o < in->first + in->count; o++)
             bytes += plan_tensor_bytes(&plan->tensors[plan->operands[o].tensor.i]);
@@ -39,12 +34,12 @@ static uint64_t moved_by(const weir_plan *plan, const plan_collective *of)
 static void put_row(const weir_plan *plan, FILE *table, uint32_t c)
 {
     const plan_collective *of = &plan->collectives[c];
-    const plan_actor *first = member(plan, of, 0);
+    const plan_actor *first = plan_member(plan, of, 0);
     show_text(table, plan_text(plan, first->name));
     fprintf(table, "\t%s\t%s\t", collective_text(of->kind), phase_text(first->phase));
     for (uint32_t m = 0; m < of->members.count && m < DEVICES_SHOWN; m++) {
         fputs(m ? ", " : "", table);
-        show_text(table, plan_text(plan, plan->spaces[plan->queues[member(plan, of, m)->queue.i].space.i].name));
+        show_text(table, plan_text(plan, plan->spaces[plan->queues[plan_member(plan, of, m)->queue.i].space.i].name));
     }
     if (of->members.count > DEVICES_SHOWN)
         fprintf(table, ", +%" PRIu32, of->members.count - DEVICES_SHOWN);
@@ -74,7 +69,7 @@ uint64_t show_collectives_sum(const weir_plan *plan, const char *before, FILE *t
     for (uint32_t c = 0; c < plan->collectives_count; c++) {
         const plan_collective *of = &plan->collectives[c];
         groups = of->group >= groups ? of->group + 1 : groups;
-        bytes += moved_by(plan, of) * member(plan, of, 0)->fires;
+        bytes += moved_by(plan, of) * plan_member(plan, of, 0)->fires;
     }
     if (plan->turns_count)
         fprintf(to, "%s%" PRIu32 " collective%s of %" PRIu32 " group%s, %s", before, plan->turns_count,

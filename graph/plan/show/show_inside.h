@@ -4,6 +4,15 @@
 
 #include "graph/plan/form/text.h"
 
+/* How each form ends: E_IO when something could not be written. */
+weir_status show_end(FILE *to);
+
+/* The order in which a device calls its actors: by phase, then by priority. */
+int show_order(const plan_actor *x, const plan_actor *y);
+
+/* How long the "fused(add, layernorm)" is that the name of a kernel begins with which is several in one. 0: it is none. */
+size_t show_fused(const char *name);
+
 /* A name, cut; a number of bytes behind a tab, "" for none. */
 void show_text(FILE *table, const char *text);
 void show_bytes(FILE *table, uint64_t bytes);
