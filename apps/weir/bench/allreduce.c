@@ -3,10 +3,8 @@
  */
 #include "apps/weir/bench/allreduce.h"
 
-#include <stdlib.h>
-
+#include "apps/weir/bench/figures.h"
 #include "apps/weir/bench/peers/allreduce_bare.h"
-#include "apps/common/measure.h"
 #include "graph/base/error.h"
 
 #define ROUNDS 3
@@ -14,11 +12,9 @@
 #define QUICK_SECONDS 0.01
 #define FILLS 2  /* firings in which a source writes: as many as a register between devices has slots */
 #define CHECKS 2 /* firings in which results are checked; none of these is timed (bench_round_first()) */
-#define US 1e6
 
 const size_t bench_allreduce_sizes[BENCH_ALLREDUCE_SIZES] = {4, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
 static const uint32_t counts[] = {2, 4};
-#define SIZES BENCH_ALLREDUCE_SIZES
 #define COUNTS (sizeof counts / sizeof *counts)
 
 /* ---- ops ---- */
@@ -126,44 +122,43 @@ static weir_graph *sum_graph(size_t bytes, uint32_t devices, bool chain)
     return g;
 }
 
-static weir_status time_sum(const struct bench_round *round, uint32_t devices, enum bench_way way, bool chain,
-                            double *seconds)
+static weir_status time_sum(const struct bench_round *round, enum bench_way way, bool chain, double *seconds)
 {
     struct bench_ranks ranks = {.round = *round, .way = way};
-    weir_graph *graph = sum_graph(round->bytes, devices, chain);
+    weir_graph *graph = sum_graph(round->bytes, round->ranks, chain);
     weir_plan *plan = weir_compile(graph);
     weir_status status = plan ? WEIR_OK : WEIR_E_GRAPH; /* the sentence is there */
     ranks.plan = plan;
     if (!status)
-        status = bench_ranks_run(devices, &ranks, seconds);
+        status = bench_ranks_run(round->ranks, &ranks, seconds);
     weir_plan_free(plan);
     weir_graph_free(graph);
     return status;
 }
 
-static weir_status time_shm(const struct bench_round *round, uint32_t devices, double *seconds)
+static weir_status time_shm(const struct bench_round *round, double *seconds)
 {
-    return time_sum(round, devices, BENCH_SHM, true, seconds);
+    return time_sum(round, BENCH_SHM, true, seconds);
 }
 
-static weir_status time_shm_steady(const struct bench_round *round, uint32_t devices, double *seconds)
+static weir_status time_shm_steady(const struct bench_round *round, double *seconds)
 {
-    return time_sum(round, devices, BENCH_SHM, false, seconds);
+    return time_sum(round, BENCH_SHM, false, seconds);
 }
 
-static weir_status time_tcp(const struct bench_round *round, uint32_t devices, double *seconds)
+static weir_status time_tcp(const struct bench_round *round, double *seconds)
 {
-    return time_sum(round, devices, BENCH_TCP, true, seconds);
+    return time_sum(round, BENCH_TCP, true, seconds);
 }
 
-static weir_status time_tcp_key(const struct bench_round *round, uint32_t devices, double *seconds)
+static weir_status time_tcp_key(const struct bench_round *round, double *seconds)
 {
-    return time_sum(round, devices, BENCH_TCP_KEY, true, seconds);
+    return time_sum(round, BENCH_TCP_KEY, true, seconds);
 }
 
-static weir_status time_tcp_steady(const struct bench_round *round, uint32_t devices, double *seconds)
+static weir_status time_tcp_steady(const struct bench_round *round, double *seconds)
 {
-    return time_sum(round, devices, BENCH_TCP, false, seconds);
+    return time_sum(round, BENCH_TCP, false, seconds);
 }
 
 /* ---- all of it ---- */
@@ -178,165 +173,71 @@ static weir_status time_tcp_steady(const struct bench_round *round, uint32_t dev
     X(tcp_steady, TCP, time_tcp_steady, "TCP without a key, steps overlap")         \
     X(tcp_key, TCP, time_tcp_key, "TCP, encrypted")
 
-/* name, one over another; both are over the same */
-#define RATIO_LIST(X)                       \
-    X(shm_of_bare, shm, bare)               \
-    X(tcp_of_bare, tcp, bare_tcp)           \
-    X(tcp_key_of_bare, tcp_key, bare_tcp)
-
 enum {
 #define X(name, over, function, text) MEASURE_##name,
     MEASURE_LIST(X)
 #undef X
         MEASURES
 };
-enum {
-#define X(name, one, other) RATIO_##name,
-    RATIO_LIST(X)
-#undef X
-        RATIOS
-};
 
-struct measure {
-    const char *name, *text;
-    bench_over over;
-    weir_status (*run)(const struct bench_round *round, uint32_t ranks, double *seconds);
-};
-struct ratio {
-    const char *name;
-    int one, other;
-};
-
-static const struct measure measures[MEASURES] = {
+static const struct bench_measure measures[MEASURES] = {
 #define X(name, over, function, text) {#name, text, BENCH_OVER_##over, function},
     MEASURE_LIST(X)
 #undef X
 };
-static const struct ratio ratios[RATIOS] = {
-#define X(name, one, other) {#name, MEASURE_##one, MEASURE_##other},
-    RATIO_LIST(X)
-#undef X
+static const struct bench_ratio ratios[] = {
+    {"shm_of_bare", MEASURE_shm, MEASURE_bare},
+    {"tcp_of_bare", MEASURE_tcp, MEASURE_bare_tcp},
+    {"tcp_key_of_bare", MEASURE_tcp_key, MEASURE_bare_tcp},
 };
 
-struct bench {
-    int rounds;
-    uint32_t counts[COUNTS];
-    size_t sizes[SIZES];
-    size_t counts_count, sizes_count;
-    bench_over over;
-    double seconds[COUNTS][SIZES][MEASURES][ROUNDS];
-    double us[COUNTS][SIZES][MEASURES], ratio[COUNTS][SIZES][RATIOS]; /* medians */
-};
-
-static bool measured(const struct bench *bench, int m)
-{
-    return !bench->over || bench->over == measures[m].over;
-}
-
-static weir_status measure_round(struct bench *bench, int i, double round_seconds)
-{
-    weir_status status = WEIR_OK;
-    for (size_t c = 0; c < bench->counts_count; c++)
-        for (size_t s = 0; s < bench->sizes_count; s++)
-            for (int m = 0; m < MEASURES && !status; m++) {
-                if (!measured(bench, m))
-                    continue;
-                struct bench_round round = {.bytes = bench->sizes[s], .round_seconds = round_seconds};
-                status = measures[m].run(&round, bench->counts[c], &bench->seconds[c][s][m][i]);
-            }
-    return status;
-}
-
-static double ratio_median(const struct bench *bench, size_t c, size_t s, const struct ratio *ratio)
-{
-    double each[ROUNDS];
-    for (int i = 0; i < bench->rounds; i++)
-        each[i] = bench->seconds[c][s][ratio->one][i] / bench->seconds[c][s][ratio->other][i];
-    return measure_median(each, bench->rounds);
-}
-
-/* Ratios first: medians sort. */
-static void take_medians(struct bench *bench)
-{
-    for (size_t c = 0; c < bench->counts_count; c++)
-        for (size_t s = 0; s < bench->sizes_count; s++) {
-            for (int r = 0; r < RATIOS; r++)
-                if (measured(bench, ratios[r].one))
-                    bench->ratio[c][s][r] = ratio_median(bench, c, s, &ratios[r]);
-            for (int m = 0; m < MEASURES; m++)
-                if (measured(bench, m))
-                    bench->us[c][s][m] = measure_median(bench->seconds[c][s][m], bench->rounds) * US;
-        }
-}
-
-static void report_json(const struct bench *bench, FILE *to)
+static void report_json(const struct bench_figures *f, FILE *to)
 {
     fprintf(to, "{\"sums\": [");
-    for (size_t c = 0; c < bench->counts_count; c++)
-        for (size_t s = 0; s < bench->sizes_count; s++) {
-            fprintf(to, "%s{\"ranks\": %u, \"bytes\": %zu", c || s ? ", " : "", bench->counts[c], bench->sizes[s]);
-            for (int m = 0; m < MEASURES; m++)
-                if (measured(bench, m))
-                    fprintf(to, ", \"%s_us\": %.3f", measures[m].name, bench->us[c][s][m]);
-            for (int r = 0; r < RATIOS; r++)
-                if (measured(bench, ratios[r].one))
-                    fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[c][s][r]);
-            fprintf(to, "}");
-        }
+    for (int c = 0; c < f->cell_count; c++) {
+        const struct bench_round *round = &f->cell[c].round;
+        fprintf(to, "%s{\"ranks\": %u, \"bytes\": %zu", c ? ", " : "", round->ranks, round->bytes);
+        bench_figures_json(f, &f->cell[c], to);
+        fprintf(to, "}");
+    }
     fprintf(to, "]}\n");
 }
 
-static void report_table(const struct bench *bench, FILE *to)
+/* A table for each number of ranks. */
+static void report_table(const struct bench_figures *f, FILE *to)
 {
-    char text[32];
-    for (size_t c = 0; c < bench->counts_count; c++) {
-        fprintf(to, "%u ranks: us per sum of %-12s", bench->counts[c], "");
-        for (size_t s = 0; s < bench->sizes_count; s++)
-            fprintf(to, "%12s", measure_bytes_text(bench->sizes[s], text));
-        for (int m = 0; m < MEASURES; m++) {
-            if (!measured(bench, m))
-                continue;
-            fprintf(to, "\n%-34s", measures[m].text);
-            for (size_t s = 0; s < bench->sizes_count; s++)
-                fprintf(to, "%12.1f", bench->us[c][s][m]);
-        }
-        for (int r = 0; r < RATIOS; r++) {
-            if (!measured(bench, ratios[r].one))
-                continue;
-            fprintf(to, "\n%-34s", ratios[r].name);
-            for (size_t s = 0; s < bench->sizes_count; s++)
-                fprintf(to, "%12.2f", bench->ratio[c][s][r]);
-        }
-        fprintf(to, "\n");
+    for (int c = 0, end; c < f->cell_count; c = end) {
+        for (end = c; end < f->cell_count && f->cell[end].round.ranks == f->cell[c].round.ranks;)
+            end++;
+        fprintf(to, "%u ranks: us per sum of %-12s", f->cell[c].round.ranks, "");
+        bench_figures_table(f, &f->cell[c], end - c, to);
     }
 }
 
-static void choose(struct bench *bench, const bench_allreduce_opts *opts, bool quick)
+static void choose(struct bench_figures *f, const bench_allreduce_opts *opts, bool quick)
 {
-    bench->rounds = quick ? 1 : ROUNDS;
-    bench->over = opts->over;
-    bench->counts_count = opts->ranks ? 1 : COUNTS;
-    bench->sizes_count = opts->bytes ? 1 : quick ? BENCH_ALLREDUCE_QUICK_SIZES : SIZES;
-    for (size_t c = 0; c < bench->counts_count; c++)
-        bench->counts[c] = opts->ranks ? (uint32_t)opts->ranks : counts[c];
-    for (size_t s = 0; s < bench->sizes_count; s++)
-        bench->sizes[s] = opts->bytes ? (size_t)opts->bytes / 4 * 4 : bench_allreduce_sizes[s];
+    size_t sizes = opts->bytes ? 1 : quick ? BENCH_ALLREDUCE_QUICK_SIZES : BENCH_ALLREDUCE_SIZES;
+    *f = (struct bench_figures){.measures = measures, .measure_count = MEASURES, .ratios = ratios,
+                                .ratio_count = sizeof ratios / sizeof *ratios, .rounds = quick ? 1 : ROUNDS,
+                                .over = opts->over, .unit = "us", .per_second = 1e6, .decimals = 3, .text_width = 34,
+                                .us_decimals = 1};
+    for (size_t c = 0; c < (opts->ranks ? 1 : COUNTS); c++)
+        for (size_t s = 0; s < sizes; s++)
+            f->cell[f->cell_count++].round = (struct bench_round){
+                .ranks = opts->ranks ? (uint32_t)opts->ranks : counts[c],
+                .bytes = opts->bytes ? (size_t)opts->bytes / 4 * 4 : bench_allreduce_sizes[s],
+                .round_seconds = quick ? QUICK_SECONDS : ROUND_SECONDS};
 }
 
 weir_status bench_allreduce_with(const bench_allreduce_opts *opts, bool json, bool quick, FILE *to)
 {
-    struct bench *bench = calloc(1, sizeof *bench);
-    weir_status status = bench ? weir_op_register(&op_terms) : WEIR_E_MEMORY;
+    struct bench_figures f;
+    choose(&f, opts, quick);
+    weir_status status = weir_op_register(&op_terms);
     status = status ? status : weir_op_register(&op_whole);
+    status = status ? status : bench_figures_take(&f);
     if (!status)
-        choose(bench, opts, quick);
-    for (int i = 0; !status && i < bench->rounds; i++)
-        status = measure_round(bench, i, quick ? QUICK_SECONDS : ROUND_SECONDS);
-    if (!status) {
-        take_medians(bench);
-        (json ? report_json : report_table)(bench, to);
-    }
-    free(bench);
+        (json ? report_json : report_table)(&f, to);
     return status;
 }
 

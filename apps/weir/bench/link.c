@@ -2,10 +2,8 @@
  * measured between them. */
 #include "apps/weir/bench/link.h"
 
-#include <stdlib.h>
-
+#include "apps/weir/bench/figures.h"
 #include "apps/weir/bench/peers/raw.h"
-#include "apps/common/measure.h"
 #include "graph/plan/form/build.h"
 
 #define ROUNDS 5
@@ -15,7 +13,6 @@
 #define STREAM_SLOTS_MIN 2
 #define STREAM_SLOTS_MAX 64
 #define SLOT_ALIGN 64
-#define NS 1e9
 
 static const size_t sizes[] = {64, 64 << 10, 1 << 20, 16 << 20};
 #define SIZES (sizeof sizes / sizeof *sizes)
@@ -243,163 +240,69 @@ static weir_status time_tcp_key_stream(const struct bench_round *round, double *
     X(tcp_stream, TCP, time_tcp_stream, "TCP, stream: weir, without a key")                   \
     X(tcp_key_stream, TCP, time_tcp_key_stream, "TCP, stream: weir, encrypted")
 
-/* name, one, over another; all of a ratio is over the same */
-#define RATIO_LIST(X)                                             \
-    X(shm_of_ring, shm, ring)                                     \
-    X(tcp_of_socket, socket, tcp)                                 \
-    X(tcp_key_of_socket, socket, tcp_key)                         \
-    X(tcp_of_zmq, zmq, tcp)                                       \
-    X(tcp_key_of_zmq, zmq, tcp_key)                               \
-    X(tcp_stream_of_socket, socket_stream, tcp_stream)            \
-    X(tcp_key_stream_of_socket, socket_stream, tcp_key_stream)    \
-    X(tcp_stream_of_zmq, zmq_stream, tcp_stream)                  \
-    X(tcp_key_stream_of_zmq, zmq_stream, tcp_key_stream)
-
 enum {
 #define X(name, over, function, text) MEASURE_##name,
     MEASURE_LIST(X)
 #undef X
         MEASURES
 };
-enum {
-#define X(name, one, other) RATIO_##name,
-    RATIO_LIST(X)
-#undef X
-        RATIOS
-};
 
-struct measure {
-    const char *name, *text;
-    bench_over over;
-    weir_status (*run)(const struct bench_round *round, double *seconds);
-};
-struct ratio {
-    const char *name;
-    int one, other;
-};
-
-static const struct measure measures[MEASURES] = {
+static const struct bench_measure measures[MEASURES] = {
 #define X(name, over, function, text) {#name, text, BENCH_OVER_##over, function},
     MEASURE_LIST(X)
 #undef X
 };
-static const struct ratio ratios[RATIOS] = {
-#define X(name, one, other) {#name, MEASURE_##one, MEASURE_##other},
-    RATIO_LIST(X)
-#undef X
+static const struct bench_ratio ratios[] = {
+    {"shm_of_ring", MEASURE_shm, MEASURE_ring},
+    {"tcp_of_socket", MEASURE_socket, MEASURE_tcp},
+    {"tcp_key_of_socket", MEASURE_socket, MEASURE_tcp_key},
+    {"tcp_of_zmq", MEASURE_zmq, MEASURE_tcp},
+    {"tcp_key_of_zmq", MEASURE_zmq, MEASURE_tcp_key},
+    {"tcp_stream_of_socket", MEASURE_socket_stream, MEASURE_tcp_stream},
+    {"tcp_key_stream_of_socket", MEASURE_socket_stream, MEASURE_tcp_key_stream},
+    {"tcp_stream_of_zmq", MEASURE_zmq_stream, MEASURE_tcp_stream},
+    {"tcp_key_stream_of_zmq", MEASURE_zmq_stream, MEASURE_tcp_key_stream},
 };
 
 /* ---- all of it ---- */
 
-struct bench {
-    int rounds;
-    bench_over over;
-    size_t sizes[SIZES];
-    size_t sizes_count;
-    double seconds[SIZES][MEASURES][ROUNDS];
-    double ns[SIZES][MEASURES], ratio[SIZES][RATIOS]; /* medians */
-};
-
-static bool measured(const struct bench *bench, int m)
-{
-    return !bench->over || bench->over == measures[m].over;
-}
-
-static weir_status measure_round(struct bench *bench, int i, double round_seconds)
-{
-    weir_status status = WEIR_OK;
-    for (size_t s = 0; s < bench->sizes_count; s++)
-        for (int m = 0; m < MEASURES && !status; m++) {
-            if (!measured(bench, m))
-                continue;
-            struct bench_round round = {.bytes = bench->sizes[s], .round_seconds = round_seconds};
-            status = measures[m].run(&round, &bench->seconds[s][m][i]);
-        }
-    return status;
-}
-
-static double ratio_median(const struct bench *bench, size_t s, const struct ratio *ratio)
-{
-    double each[ROUNDS];
-    for (int i = 0; i < bench->rounds; i++)
-        each[i] = bench->seconds[s][ratio->one][i] / bench->seconds[s][ratio->other][i];
-    return measure_median(each, bench->rounds);
-}
-
-/* Ratios first: medians sort. */
-static void take_medians(struct bench *bench)
-{
-    for (size_t s = 0; s < bench->sizes_count; s++) {
-        for (int r = 0; r < RATIOS; r++)
-            if (measured(bench, ratios[r].one))
-                bench->ratio[s][r] = ratio_median(bench, s, &ratios[r]);
-        for (int m = 0; m < MEASURES; m++)
-            if (measured(bench, m))
-                bench->ns[s][m] = measure_median(bench->seconds[s][m], bench->rounds) * NS;
-    }
-}
-
-static void report_json(const struct bench *bench, FILE *to)
+static void report_json(const struct bench_figures *f, FILE *to)
 {
     fprintf(to, "{\"sizes\": [");
-    for (size_t s = 0; s < bench->sizes_count; s++) {
-        fprintf(to, "%s{\"bytes\": %zu", s ? ", " : "", bench->sizes[s]);
-        for (int m = 0; m < MEASURES; m++)
-            if (measured(bench, m))
-                fprintf(to, ", \"%s_ns\": %.1f", measures[m].name, bench->ns[s][m]);
-        for (int r = 0; r < RATIOS; r++)
-            if (measured(bench, ratios[r].one))
-                fprintf(to, ", \"%s\": %.3f", ratios[r].name, bench->ratio[s][r]);
+    for (int c = 0; c < f->cell_count; c++) {
+        fprintf(to, "%s{\"bytes\": %zu", c ? ", " : "", f->cell[c].round.bytes);
+        bench_figures_json(f, &f->cell[c], to);
         fprintf(to, "}");
     }
     fprintf(to, "]}\n");
 }
 
-static void report_table(const struct bench *bench, FILE *to)
+static void report_table(const struct bench_figures *f, FILE *to)
 {
-    char text[32];
     fprintf(to, "%-36s", "us per hand-off of");
-    for (size_t s = 0; s < bench->sizes_count; s++)
-        fprintf(to, "%12s", measure_bytes_text(bench->sizes[s], text));
-    for (int m = 0; m < MEASURES; m++) {
-        if (!measured(bench, m))
-            continue;
-        fprintf(to, "\n%-36s", measures[m].text);
-        for (size_t s = 0; s < bench->sizes_count; s++)
-            fprintf(to, "%12.3f", bench->ns[s][m] / 1e3);
-    }
-    for (int r = 0; r < RATIOS; r++) {
-        if (!measured(bench, ratios[r].one))
-            continue;
-        fprintf(to, "\n%-36s", ratios[r].name);
-        for (size_t s = 0; s < bench->sizes_count; s++)
-            fprintf(to, "%12.2f", bench->ratio[s][r]);
-    }
-    fprintf(to, "\n");
+    bench_figures_table(f, f->cell, f->cell_count, to);
 }
 
-static void choose(struct bench *bench, const bench_link_opts *opts, bool quick)
+static void choose(struct bench_figures *f, const bench_link_opts *opts, bool quick)
 {
-    bench->rounds = quick ? 1 : ROUNDS;
-    bench->over = opts->over;
-    bench->sizes_count = opts->bytes ? 1 : SIZES;
-    for (size_t s = 0; s < bench->sizes_count; s++)
-        bench->sizes[s] = opts->bytes ? ((size_t)opts->bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN : sizes[s];
+    *f = (struct bench_figures){.measures = measures, .measure_count = MEASURES, .ratios = ratios,
+                                .ratio_count = sizeof ratios / sizeof *ratios, .rounds = quick ? 1 : ROUNDS,
+                                .over = opts->over, .cell_count = opts->bytes ? 1 : SIZES, .unit = "ns",
+                                .per_second = 1e9, .decimals = 1, .text_width = 36, .us_decimals = 3};
+    for (int s = 0; s < f->cell_count; s++)
+        f->cell[s].round = (struct bench_round){
+            .bytes = opts->bytes ? ((size_t)opts->bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN : sizes[s],
+            .round_seconds = quick ? QUICK_SECONDS : ROUND_SECONDS};
 }
 
 weir_status bench_link_with(const bench_link_opts *opts, bool json, bool quick, FILE *to)
 {
-    struct bench *bench = calloc(1, sizeof *bench);
-    weir_status status = bench ? ops_register() : WEIR_E_MEMORY;
+    struct bench_figures f;
+    choose(&f, opts, quick);
+    weir_status status = ops_register();
+    status = status ? status : bench_figures_take(&f);
     if (!status)
-        choose(bench, opts, quick);
-    for (int i = 0; !status && i < bench->rounds; i++)
-        status = measure_round(bench, i, quick ? QUICK_SECONDS : ROUND_SECONDS);
-    if (!status) {
-        take_medians(bench);
-        (json ? report_json : report_table)(bench, to);
-    }
-    free(bench);
+        (json ? report_json : report_table)(&f, to);
     return status;
 }
 

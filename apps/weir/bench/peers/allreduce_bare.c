@@ -101,11 +101,11 @@ static weir_status member_shm(struct bench_team *team, uint32_t rank, void *ctx)
     return check_sums(shm_part(&shm, team->count + rank, 0), elements, team->count);
 }
 
-weir_status bench_bare_shm(const struct bench_round *round, uint32_t ranks, double *seconds)
+weir_status bench_bare_shm(const struct bench_round *round, double *seconds)
 {
-    size_t bytes = 2 * ranks * round->bytes;
+    size_t bytes = 2 * round->ranks * round->bytes;
     struct shm shm = {.round = *round, .memory = bench_team_memory(bytes)};
-    weir_status status = shm.memory ? bench_team_run(ranks, member_shm, &shm, seconds)
+    weir_status status = shm.memory ? bench_team_run(round->ranks, member_shm, &shm, seconds)
                                     : error_set(WEIR_E_MEMORY, "no memory for %zu bytes", bytes);
     bench_team_release(shm.memory, bytes);
     return status;
@@ -269,7 +269,7 @@ static weir_status member_tcp(struct bench_team *team, uint32_t rank, void *ctx)
     return status;
 }
 
-weir_status bench_bare_tcp(const struct bench_round *round, uint32_t ranks, double *seconds)
+weir_status bench_bare_tcp(const struct bench_round *round, double *seconds)
 {
-    return bench_team_run(ranks, member_tcp, (void *)round, seconds);
+    return bench_team_run(round->ranks, member_tcp, (void *)round, seconds);
 }

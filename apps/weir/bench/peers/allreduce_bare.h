@@ -21,7 +21,7 @@ static inline float bench_term(int64_t element)
     return (float)(1 + element % 61);
 }
 
-weir_status bench_bare_shm(const struct bench_round *round, uint32_t ranks, double *seconds);
-weir_status bench_bare_tcp(const struct bench_round *round, uint32_t ranks, double *seconds);
+weir_status bench_bare_shm(const struct bench_round *round, double *seconds);
+weir_status bench_bare_tcp(const struct bench_round *round, double *seconds);
 
 #endif

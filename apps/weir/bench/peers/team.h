@@ -48,6 +48,7 @@ void bench_team_pause(uint32_t *turns);
 
 /* The measure that is repeated: hand-offs of so many bytes, for about so long. */
 struct bench_round {
+    uint32_t ranks; /* among so many, where that is no part of what is measured */
     size_t bytes;
     double round_seconds;
 };
