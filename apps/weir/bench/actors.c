@@ -13,7 +13,7 @@
 
 #include "apps/common/measure.h"
 #include "apps/weir/bench/peers/hand.h"
-#include "apps/weir/bench/instant.h"
+#include "apps/weir/bench/cards/instant.h"
 #include "graph/plan/form/build.h"
 
 #define ROUNDS 9

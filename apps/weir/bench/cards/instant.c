@@ -1,5 +1,5 @@
-/* apps/weir/bench/instant.c: a mark is one store. See the header. */
-#include "apps/weir/bench/instant.h"
+/* apps/weir/bench/cards/instant.c: a mark is one store. See the header. */
+#include "apps/weir/bench/cards/instant.h"
 
 #include <stdlib.h>
 
