@@ -229,7 +229,7 @@ bool layouts_make(layouts *l, const weir_plan *plan)
     l->shard = malloc((count + 1) * sizeof *l->shard);
     l->tensor = calloc(count + 1, sizeof *l->tensor);
     l->stage = calloc(plan->spaces_count + (size_t)1, sizeof *l->stage);
-    uint32_t *of = malloc((count + 1) * sizeof *of); /* each tensor's logical one, then room for shards */
+    uint32_t *of = calloc(count + 1, sizeof *of); /* each tensor's logical one, then room for shards */
     bool ok = l->shard && l->tensor && l->stage && of;
     if (ok) {
         for (uint32_t t = 0; t < plan->tensors_count; t++)
