@@ -74,22 +74,24 @@ static bool written_once(const weir_plan *plan, plan_actor_id actor, const windo
     return true;
 }
 
-/* Whether the kernel leaves the operand, an input, where it is if that is in its place; fills `to` then. */
-static bool kernel_leaves(const weir_plan *plan, uint32_t k, uint32_t operand, window *to)
+/* Whether the kernel's operand, an input, may lie within its first output, or (`onto`) that within this operand, as the
+ * op's rule says; fills `to` then. */
+static bool kernel_lets(const weir_plan *plan, uint32_t k, uint32_t operand, bool onto, window *to)
 {
     const plan_kernel *kernel = &plan->kernels[k];
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
-    if (!op || !op->stays || kernel->accumulate || !kernel->out.count)
+    if (!op || !(onto ? op->onto : op->stays) || kernel->accumulate || !kernel->out.count)
         return false;
     call c;
     call_begin(&c, plan, kernel);
-    const plan_tensor *part = operand_tensor(plan, operand), *whole = operand_tensor(plan, kernel->out.first);
-    int64_t place = op->stays(&c.args, (int)(operand - kernel->in.first));
+    uint32_t outer = onto ? operand : kernel->out.first, inner = onto ? kernel->out.first : operand;
+    const plan_tensor *part = operand_tensor(plan, inner), *whole = operand_tensor(plan, outer);
+    int64_t place = (onto ? op->onto : op->stays)(&c.args, (int)(operand - kernel->in.first));
     if (place < 0 || part->dtype != whole->dtype)
         return false;
     uint64_t bytes = plan_tensor_bytes(whole), own = plan_tensor_bytes(part);
     uint64_t each = weir_dtype_bytes((weir_dtype)whole->dtype);
-    *to = (window){{k}, operand, plan->operands[kernel->out.first].tensor, (uint64_t)place * each};
+    *to = (window){{k}, operand, plan->operands[outer].tensor, (uint64_t)place * each};
     return own && (uint64_t)place <= bytes / each && own <= bytes - to->at;
 }
 
@@ -106,7 +108,7 @@ static bool find_in(const weir_plan *plan, plan_regst_id part, plan_actor_id act
         const plan_range *in = &plan->kernels[k].in;
         for (uint32_t o = in->first; o < in->first + in->count; o++)
             if (plan->operands[o].port.i == port && plan->operands[o].tensor.i == tensor &&
-                kernel_leaves(plan, k, o, to))
+                kernel_lets(plan, k, o, false, to))
                 return host_space(plan, &plan->tensors[to->tensor.i]) == space &&
                        written_once(plan, actor, to, plan_tensor_bytes(&plan->tensors[tensor]));
     }
@@ -148,7 +150,7 @@ bool window_is(const weir_plan *plan, uint32_t kernel, uint32_t operand)
     const plan_tensor *whole = k->out.count ? operand_tensor(plan, k->out.first) : NULL;
     window w;
     if (!whole || part->home != PLAN_IN_REGST || plan->operands[operand].port.i == PLAN_NONE ||
-        host_space(plan, whole) != plan->regsts[part->owner].space.i || !kernel_leaves(plan, kernel, operand, &w))
+        host_space(plan, whole) != plan->regsts[part->owner].space.i || !kernel_lets(plan, kernel, operand, false, &w))
         return false;
     return one_slot(&plan->regsts[part->owner]) && tensor_first(plan, part) == tensor_first(plan, whole) + w.at;
 }
@@ -166,25 +168,6 @@ uint64_t window_bytes(const weir_plan *plan)
 }
 
 /* ---- sums over a term ---- */
-
-/* Whether the kernel may write its sum into the operand; fills `to` then. */
-static bool kernel_adds(const weir_plan *plan, uint32_t k, uint32_t operand, window *to)
-{
-    const plan_kernel *kernel = &plan->kernels[k];
-    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
-    if (!op || !op->onto || kernel->accumulate || !kernel->out.count)
-        return false;
-    call c;
-    call_begin(&c, plan, kernel);
-    const plan_tensor *term = operand_tensor(plan, operand), *sum = operand_tensor(plan, kernel->out.first);
-    int64_t place = op->onto(&c.args, (int)(operand - kernel->in.first));
-    if (place < 0 || term->dtype != sum->dtype)
-        return false;
-    uint64_t bytes = plan_tensor_bytes(term), own = plan_tensor_bytes(sum);
-    uint64_t each = weir_dtype_bytes((weir_dtype)term->dtype);
-    *to = (window){{k}, operand, plan->operands[operand].tensor, (uint64_t)place * each};
-    return own && (uint64_t)place <= bytes / each && own <= bytes - to->at;
-}
 
 /* Whether the two, of one logical tensor, have elements in common. */
 static bool boxes_meet(const weir_view *a, const plan_tensor *b)
@@ -286,7 +269,7 @@ static bool find_sum(const weir_plan *plan, plan_regst_id sum, plan_regst_id ter
             continue;
         for (uint32_t o = kernel->in.first; o < kernel->in.first + kernel->in.count; o++)
             if (plan->operands[o].port.i == port)
-                return kernel_adds(plan, k, o, to);
+                return kernel_lets(plan, k, o, true, to);
     }
     return false;
 }
@@ -311,5 +294,5 @@ bool window_is_onto(const weir_plan *plan, uint32_t kernel, uint32_t operand)
         plan->operands[operand].port.i == PLAN_NONE || !one_slot(&plan->regsts[term->owner]) ||
         !one_slot(&plan->regsts[sum->owner]) || plan->regsts[term->owner].space.i != plan->regsts[sum->owner].space.i)
         return false;
-    return kernel_adds(plan, kernel, operand, &w) && tensor_first(plan, sum) == tensor_first(plan, term) + w.at;
+    return kernel_lets(plan, kernel, operand, true, &w) && tensor_first(plan, sum) == tensor_first(plan, term) + w.at;
 }
