@@ -4,23 +4,9 @@
 
 #include <string.h>
 
-typedef struct call {
-    weir_view in[WEIR_ARGS_MAX], out;
-    weir_kernel_args args;
-} call;
-
 static const plan_tensor *operand_tensor(const weir_plan *plan, uint32_t operand)
 {
     return &plan->tensors[plan->operands[operand].tensor.i];
-}
-
-static void call_begin(call *c, const weir_plan *plan, const plan_kernel *kernel)
-{
-    for (uint32_t i = 0; i < kernel->in.count; i++)
-        c->in[i] = plan_view_of(operand_tensor(plan, kernel->in.first + i));
-    c->out = plan_view_of(operand_tensor(plan, kernel->out.first));
-    c->args = (weir_kernel_args){.in = c->in, .in_count = (int)kernel->in.count, .out = &c->out, .out_count = 1,
-                                 .attrs = plan->words + kernel->attrs.first};
 }
 
 /* Values of one slot that each firing of the producer's, or M of them, makes anew. */
@@ -82,8 +68,8 @@ static bool kernel_lets(const weir_plan *plan, uint32_t k, uint32_t operand, boo
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
     if (!op || !(onto ? op->onto : op->stays) || kernel->accumulate || !kernel->out.count)
         return false;
-    call c;
-    call_begin(&c, plan, kernel);
+    plan_call c;
+    plan_call_begin(&c, plan, kernel);
     uint32_t outer = onto ? operand : kernel->out.first, inner = onto ? kernel->out.first : operand;
     const plan_tensor *part = operand_tensor(plan, inner), *whole = operand_tensor(plan, outer);
     int64_t place = (onto ? op->onto : op->stays)(&c.args, (int)(operand - kernel->in.first));
@@ -179,16 +165,6 @@ static bool boxes_meet(const weir_view *a, const plan_tensor *b)
     return meet;
 }
 
-static bool within(const weir_view *part, const weir_view *whole)
-{
-    bool is = part->shape.rank == whole->shape.rank;
-    for (int d = 0; d < whole->shape.rank && is; d++)
-        is = part->shape.dim[d] >= 0 && part->shape.dim[d] <= whole->shape.dim[d] &&
-             part->offset[d] >= whole->offset[d] &&
-             part->offset[d] - whole->offset[d] <= whole->shape.dim[d] - part->shape.dim[d];
-    return is;
-}
-
 /* Whether the kernel may read, through this operand, bytes that the sum is written to. */
 static bool reads_sum(const weir_plan *plan, uint32_t k, uint32_t operand, const window *w, const plan_tensor *sum)
 {
@@ -201,12 +177,12 @@ static bool reads_sum(const weir_plan *plan, uint32_t k, uint32_t operand, const
     const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
     if (tensor != term || !op || !op->reads || !kernel->out.count)
         return true;
-    call c;
-    call_begin(&c, plan, kernel);
+    plan_call c;
+    plan_call_begin(&c, plan, kernel);
     int input = (int)(operand - kernel->in.first);
     weir_view part = c.in[input];
     op->reads(&c.args, input, &part);
-    return !within(&part, &c.in[input]) || boxes_meet(&part, sum);
+    return !plan_view_within(&part, &c.in[input]) || boxes_meet(&part, sum);
 }
 
 static bool port_reads(const weir_plan *plan, uint32_t port, const window *w, const plan_tensor *part)
