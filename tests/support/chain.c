@@ -57,10 +57,10 @@ static weir_status see(void *ctx, const weir_view *value, int64_t step, int micr
     double limit_s = seen->kill_s > 0 ? seen->kill_s : seen->stop_s;
     if (limit_s > 0 && ranks_seconds() - seen->start > limit_s) {
         *seen->gone = ranks_seconds();
-        kill(getpid(), seen->kill_s > 0 ? SIGKILL : SIGSTOP);
+        raise(seen->kill_s > 0 ? SIGKILL : SIGSTOP);
     }
     if (seen->stop_at && step == seen->stop_at)
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP); /* to this thread: another one would stop the process only when it gets a core */
     if (seen->pause_from && step >= seen->pause_from)
         ranks_pause(1);
     return WEIR_OK;
