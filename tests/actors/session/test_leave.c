@@ -84,7 +84,7 @@ static weir_status see(void *ctx, const weir_view *value, int64_t step, int micr
         w->outcome->wrong += from[i] != (float)(step + i % 1000 + 1);
     w->outcome->values++;
     if (w->rank->number == w->scene->slow && step == w->scene->slow_at)
-        kill(getpid(), SIGSTOP);
+        raise(SIGSTOP);
     if (w->scene->pause_ms)
         ranks_pause(w->scene->pause_ms);
     return WEIR_OK;
