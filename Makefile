@@ -488,7 +488,7 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 	    { cat $@.txt $@.err; exit 1; }
 	@mv $@.txt $@
 
-check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; what compilers of C and C++ say of the headers; the programs in the README and the guide
+check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; what compilers of C and C++ say of the headers; the programs in the README, the guide and the headers
 	@tests/check_rooms
 	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
 	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)
