@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-TestSuite(bench, .init = folder_make, .fini = folder_remove, .timeout = 120);
+TestSuite(bench, .init = shell_begin, .fini = folder_remove, .timeout = 120);
 
 /* ---- benchmarks ---- */
 

@@ -4,7 +4,6 @@
 #include "tests/apps/shell.h"
 
 #include <criterion/criterion.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +11,7 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
-/* Programs run in other folders, too. */
-static void begin(void)
-{
-    char options[PATH_MAX + 32], *here = realpath("tests/support/tsan.supp", NULL);
-    cr_assert_not_null(here);
-    snprintf(options, sizeof options, "suppressions=%s", here);
-    setenv("TSAN_OPTIONS", options, 0);
-    free(here);
-    folder_make();
-}
-
-TestSuite(run, .init = begin, .fini = folder_remove, .timeout = 120);
+TestSuite(run, .init = shell_begin, .fini = folder_remove, .timeout = 120);
 
 /* The command says this in one line, and nothing else. */
 static void refuses(const char *command, int status, const char *says)
