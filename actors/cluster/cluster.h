@@ -8,9 +8,9 @@
  *             what remote readers find before the first step; a barrier      cluster_begin()
  *     close:  BYE; the network ends before the arenas go                     cluster_leave(), cluster_close()
  *
- *     cluster_open.c  open, runs, close          cluster_rounds.c  rounds
- *     cluster_meet.c  from sharing to beginning  cluster_hooks.c   what the network tells, and is told of a failure
- *     cluster_stop.c  how a run ends before its time
+ *     open.c   open, runs, close                 rounds.c   rounds
+ *     meet.c   from sharing to beginning         hooks.c    what the network tells, and is told of a failure
+ *     stop.c   how a run ends before its time    gathers.c  which moves of collectives are gathers
  *
  * The session uses the cluster, which sees of it only struct cluster_owner (ranks.c).
  *
@@ -143,7 +143,7 @@ void cluster_fail(struct cluster *cluster);
 uint64_t cluster_remote(const struct cluster *cluster, uint32_t *silent_rank, int64_t *silent_ns);
 void cluster_send_waits(struct cluster *cluster, uint32_t rank, const void *entries, uint32_t count);
 
-/* ---- cluster_stop.c; with the lock of owner->ending; alone they do nothing ---- */
+/* ---- stop.c; with the lock of owner->ending; alone they do nothing ---- */
 
 /* Whether other ranks want the run held that begins. A hold has begun here. The run ends after so many steps of all
  * programs, of them so many of others than main. */

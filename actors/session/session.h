@@ -15,9 +15,9 @@
  *     debug        actors/debug/debug.h                    actors/debug/
  *     snapshots    what lives from step to step, kept      actors/snapshot/, state.c
  *
- * actors/ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more;
- * `firing` counts those that have not heard of it, so that a run that failed returns only when nobody calls a function of
- * the user's any more. Only the session's own thread starts a run.
+ * actors/ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more.
+ * progress.firing counts the workers that have not heard of it: a failed run returns only when it is 0, so nobody calls a
+ * function of the user's after that. Only the session's own thread starts a run.
  */
 #ifndef ACTORS_SESSION_SESSION_H
 #define ACTORS_SESSION_SESSION_H

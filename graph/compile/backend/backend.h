@@ -5,8 +5,8 @@
  *     fit          that; slots are taken away until each device is within its limit, if there is one
  *     plan         that; offsets are entered, the plan is played, and what is short of slots is given some
  *
- * Besides slots nothing is given up here for a limit: budget/ changes the nodes and asks again. A question leaves its
- * devices' form in c->phys, in the compilation's pool.
+ * For a limit only slots are taken away here; budget/ makes all other trades: it changes the nodes and calls backend_try()
+ * again. Each call leaves its result in c->phys, in the compilation's pool.
  */
 #ifndef GRAPH_COMPILE_BACKEND_BACKEND_H
 #define GRAPH_COMPILE_BACKEND_BACKEND_H

@@ -9,8 +9,10 @@
  *                                                              box:   conversions become nodes
  *                                                              copies: what an accelerator and the host hand to each
  *                                                              other goes through copy nodes; for each choice of limit.c
- *                --lower---> phys (devices.h)                   group: pops -> groups; regs; slots; order; offsets
- *                --emit----> weir_plan                          check
+ *                --lower---> phys (devices.h)                   group: calls (pops) become groups, with registers;
+ *                                                              sequence, batch, epilogue, fuse: within groups;
+ *                                                              tie, slots, order: between them; then offsets
+ *                --emit----> weir_plan                          validate, check
  *
  * One compilation owns one `compile`, with one pool; the graph is only read. Indexes refer to arrays of the same struct. Each
  * room lists its passes in passes.h.
