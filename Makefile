@@ -28,7 +28,7 @@ OPT      ?= $(if $(SAN),-O1 -march=native,-O3 $(if $(PORTABLE),,-march=native) -
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 INCLUDE  := -Iinclude -I.
-# What the library shows is what its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
+# The library exports the names that its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
 PIC      := -fPIC
 COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
@@ -345,9 +345,9 @@ test: all tests ## build and run every suite; SUITES="..." for some, SAN=... und
 aarch64: | deps ## some suites for AArch64, cross-compiled and run by qemu; takes minutes
 	@tests/aarch64
 
-# What wants a card: see tests/gpu/README.md.
+# Suites that need a card: see tests/gpu/README.md.
 GPU_SUITES := $(AGAIN:%=test_cuda_%) test_cuda_fuse test_cuda_cudnn test_cuda_layouts test_cuda_session test_cuda_errors test_cuda_apps
-test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu.tar.xz with what wants a card; and run it, where one is
+test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu.tar.xz with the suites that need a card; and run it, where one is
 	$(if $(NVCC),,@echo "there is no nvcc here, which the plugin needs"; exit 1)
 	@tests/gpu/pack $(OUT) $(BIN) $(PLUGIN) build/gpu $(GPU_SUITES)
 	@build/gpu/tests/gpu/run || [ $$? = 77 ]
@@ -396,8 +396,8 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 # Programs and suites ask for the short names.
 $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
 
-# Most of a suite is code that runs once: it is compiled for that. What suites share has the references that kernels are
-# held against (tests/support), and is optimised.
+# Most of a suite is code that runs once: it is compiled for that. The suites' shared code has the references that
+# kernels are held against (tests/support), and is optimised.
 ifeq (,$(SAN))
 $(SUITE_SRC:%.c=$(OUT)/%.o): OPT := -O1 $(filter-out -O%,$(OPT))
 endif

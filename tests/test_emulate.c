@@ -1,9 +1,9 @@
 /* test_emulate.c: the emulator of CUDA's kernels finds the faults that it is there to find: kernels with one planted
  * each (tests/cuda/faults.h), and the same ones without it.
  *
- * What depends on the order of threads shows in results, under some seed: so each is run under many. ThreadSanitizer
- * sees it under each, as threads of a grid are threads to it; and it sees races that no result shows. What it finds it
- * prints, and makes the process end with a status of its own; so there, kernels that race run in a child.
+ * A dependence on the order of threads shows in results, under some seed: so each kernel is run under many.
+ * ThreadSanitizer sees it under each, as threads of a grid are threads to it; and it sees races that no result shows.
+ * It prints a race, and makes the process end with a status of its own; so there, kernels that race run in a child.
  */
 #include "tests/cuda/emulated.h"
 #include "tests/cuda/faults.h"

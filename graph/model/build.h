@@ -4,7 +4,8 @@
  *     order, since an op can only use what exists
  *
  *        node --out--> tensor --in--> node        a parameter is a tensor without a node; `update` is the node that
- *                                                  changes it in place, once a step. So is a state
+ *                                                  changes it in place, once a step; so it is for
+ *                                                  a state
  *
  * Special ops (kernels/core): `source` and `sink` are the ends of inputs and fetches and live on one device; `shard` is
  * explicit boxing, has no kernel and disappears in the box pass; weir_input() is a source followed by a shard, and so

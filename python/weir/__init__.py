@@ -193,7 +193,7 @@ def version():
 
 
 class Error(Exception):
-    """What weir says of a call that failed. `status` is its name, as "E_ARGUMENT"."""
+    """The error of a call that failed. `status` is its name, as "E_ARGUMENT"."""
 
     def __init__(self, status, text):
         super().__init__(text)
@@ -240,7 +240,7 @@ def _given(value, dtype, shape, what):
 
 
 def _taken(raw, dtype):
-    """What lies in `raw`, of weir's dtype, as a value."""
+    """The content of `raw`, of weir's dtype, as a value."""
     if dtype != _BF16:
         return raw
     value = numpy.empty(raw.shape, numpy.float32)
@@ -287,7 +287,7 @@ class Place:
 
 
 class Parameter:
-    """What lives from step to step: .name, .kind ("parameter", "optimizer state" or "state"), .dtype, .shape and
+    """A value that lives from step to step: .name, .kind ("parameter", "optimizer state" or "state"), .dtype, .shape and
     .frozen."""
 
     KINDS = ("parameter", "optimizer state", "state")

@@ -1,6 +1,6 @@
 /* tests/actors/test_cuda_layouts.c: training on CUDA devices, emulated (tests/support/card.h): a GPT in every layout of up to
  * four devices, models drawn at random, and plans of which a part is on CPUs. The driver, the kernels and the plans are those of
- * cards. What is computed is what CPUs compute, within rounding; and the same bits whatever order streams are taken in.
+ * cards. Results are those of CPUs, within rounding; and the same bits whatever order streams are taken in.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * emulated and the library is a stand-in (tests/support/card.h, tests/cuda/standin_nccl.c).
  *
  * A session of several ranks computes the bits of one that has all devices; one whose sums the devices make is near.
- * What the library may refuse, a rank that goes, and a library that is not there are one report each on every rank,
+ * A refusal of the library, a rank that goes, and a library that is not there give one report each on every rank,
  * nothing is left, and the sessions close.
  */
 #include <criterion/criterion.h>
@@ -132,7 +132,7 @@ Test(cuda_nccl, two_processes_of_two_devices_each)
 }
 
 #if EFFORT(1, 1, 0)
-/* What is behind a launch is held back, and no worker waits for it. */
+/* Work behind a launch is held back, and no worker waits for it. */
 Test(cuda_nccl, launches_may_take_their_time)
 {
     launch_ms = 15;
@@ -185,7 +185,7 @@ static plan_tensor *taken(weir_plan *plan, const plan_collective *of, const plan
     return &plan->tensors[plan->operands[plan->kernels[actor->kernels.first].out.first + move->take].tensor.i];
 }
 
-/* Of two members one takes what both give in the order that is not theirs. Returns how often. */
+/* One of two members takes the parts of both in the wrong order. Returns how often. */
 static int swap_takes(weir_plan *plan, uint32_t member)
 {
     int swapped = 0;
@@ -430,7 +430,7 @@ Test(cuda_nccl, a_rank_that_is_killed_is_told_and_its_communicators_are_aborted)
         struct job job = {.plan = plan_of((struct learner_opts){.dp = 2})};
         struct ranks *ranks = went(&job, link);
         cr_expect_neq(told_of(ranks, 0)->status, WEIR_OK);
-        /* What it last fired is known where it has said so in time. */
+        /* Its last firing is known if it has reported it in time. */
         cr_expect(!fnmatch("rank 1 (pid [0-9]* on *) is lost: its connection ended; it *fir*", told_of(ranks, 0)->error, 0),
                   "%s", told_of(ranks, 0)->error);
         cr_expect_lt(told_of(ranks, 0)->seconds, 15, "%s", told_of(ranks, 0)->error);

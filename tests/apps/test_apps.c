@@ -307,7 +307,7 @@ Test(apps, digits_learn_the_same_within_a_limit)
 
 /* Sanitizers need several times the memory; a limit under them is the business of the test above. */
 #if EFFORT(1, 0, 0)
-/* What is not planned is what the program and the libraries need: text, code, packed weights. */
+/* Memory outside the plan is that of the program and the libraries: text, code, packed weights. */
 static void gpt_keeps_a_limit(const char *precision)
 {
     enum { OTHER = 64 << 20 };

@@ -79,7 +79,7 @@ Test(cuda_apps, processes_train_alike)
 
 #endif
 
-/* What was saved on cards goes on on CPUs, and the other way round. */
+/* Training saved on cards goes on on CPUs, and the other way round. */
 Test(cuda_apps, checkpoints_know_no_kind_of_device)
 {
     char first[600], second[600];
@@ -130,7 +130,7 @@ Test(cuda_apps, a_step_of_a_gpt_is_measured)
     cr_expect(strstr(say("WEIR_CUDA_PLUGIN=/nowhere/plugin.so", "weir bench gpt --device cuda --quick", 1), "/nowhere"));
 }
 
-/* Of two devices in one process, and in a process each. */
+/* Two devices in one process, and in a process each. */
 Test(cuda_apps, a_sum_over_cards_is_measured)
 {
     const char *arguments = "weir bench allreduce --device cuda --quick --json --bytes 32768";

@@ -1,5 +1,5 @@
-/* test_gpt.c: the GPT that evaluates and writes, with what it learned or what a checkpoint has. What it writes a row a
- * step is, bit for bit, what the whole window gives; its loss on held-out text is that of the logits, taken by
+/* test_gpt.c: the GPT that evaluates and writes, with what it learned or what a checkpoint has. Its text, written a row
+ * a step, is bit for bit that of the whole window; its loss on held-out text is that of the logits, taken by
  * themselves. */
 #include "apps/common/model/evaluate.h"
 #include "apps/common/model/gpt_checkpoint.h"
@@ -349,7 +349,8 @@ static int run(const char *format, const char *first, const char *second)
     return system(command);
 }
 
-/* What the session has as a checkpoint at `path`, but for the parameter `without`; noted as by `note`, or not. */
+/* Writes the session's state as a checkpoint at `path`, without the parameter `without`; with the note `note`, or
+ * none. */
 static void save_as(const char *path, weir_session *s, const weir_plan *plan, const char *without,
                     const gpt_config *note)
 {
@@ -380,7 +381,7 @@ static void save_as(const char *path, weir_session *s, const weir_plan *plan, co
 
 static const gpt_config small = {.layers = 3, .dim = 24, .heads = 2, .seq = 10};
 
-/* What gpt_sizes() says of it; "" when it is content. */
+/* The error of gpt_sizes(); "" when there is none. */
 static const char *sizes(const char *path, gpt_config *config)
 {
     static char why[512];
@@ -479,7 +480,7 @@ static void keep_report(void *ctx, const char *report)
     snprintf(ctx, 512, "%s", report);
 }
 
-/* Loads what `saved` saved into a session of `c`; weir_session_load()'s status. What is remarked goes to `report`. */
+/* Loads what `saved` saved into a session of `c`; weir_session_load()'s status. Remarks go to `report`. */
 static weir_status load_again(const gpt_config *c, char report[512])
 {
     weir_plan *plan;

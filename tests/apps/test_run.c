@@ -1,5 +1,5 @@
 /* tests/apps/test_run.c: `weir run` with values of a user's own: parameters from a checkpoint, inputs from .npy files,
- * results to such. What comes out is what the library gives, called from here. */
+ * results to such. Its results are those of the library, called from here. */
 #define _GNU_SOURCE
 #include "tests/apps/shell.h"
 
@@ -211,7 +211,7 @@ Test(run, a_plan_that_calls_its_program_is_refused)
     weir_graph_free(g);
 }
 
-/* What cannot be known before fails the run in one line: a pipe that ends, a disk that is full. */
+/* A pipe that ends or a disk that is full fails the run in one line; nobody can know of them before. */
 Test(run, files_that_fail_during_the_run_end_it)
 {
     make_model();

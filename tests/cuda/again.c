@@ -1,8 +1,8 @@
 /* tests/cuda/again.c: linked with a suite of kernels, it runs the same tests on the CUDA kernels.
  *
- * Those of the emulated plugin (tests/support/card.h) run at once, on the test's own memory: args->queue is NULL. On a card
- * operands are copied to a space of the device, the call is launched on a queue, and what it wrote is copied back. What
- * the kernel refuses is a failure of the call, in the op's words, as sessions do it.
+ * Kernels of the emulated plugin (tests/support/card.h) run at once, on the test's own memory: args->queue is NULL. On
+ * a card operands are copied to a space of the device, the call is launched on a queue, and its outputs are copied
+ * back. A refusal of the kernel is a failure of the call, in the op's words, as in sessions.
  */
 #include <criterion/criterion.h>
 #include <sched.h>

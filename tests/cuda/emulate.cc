@@ -1,5 +1,5 @@
-/* emulate.cc: see the header. Compiled without ThreadSanitizer's instrumentation: what fibers share through the emulator
- * is no access of the kernel's. What orders them is told with __tsan_acquire and __tsan_release. */
+/* emulate.cc: see the header. Compiled without ThreadSanitizer's instrumentation: the memory that fibers share through
+ * the emulator is no access of the kernel's. The emulator tells their order with __tsan_acquire and __tsan_release. */
 #include "tests/cuda/emulated.h"
 #include "kernels/cuda/shared.h"
 

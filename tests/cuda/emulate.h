@@ -1,10 +1,10 @@
 /* tests/cuda/emulate.h: CUDA's model of execution on the host, for the kernels of the tree.
  *
- * What kernels/cuda/kernel.h names is defined here for the C++ compiler of the host. A grid runs one block at a time, in
- * random order; the threads of a block are fibers, of which one runs until it waits (at a barrier, or for its warp) or
- * ends, and the next is drawn at random among those that can go on. The order follows from a seed (emulate_seed), the
- * name of the kernel and how many grids the thread has run. Shared memory is filled with bytes of 0xff, which are NaN,
- * before each block.
+ * The names of kernels/cuda/kernel.h are defined here for the C++ compiler of the host. A grid runs one block at a
+ * time, in random order; the threads of a block are fibers, of which one runs until it waits (at a barrier, or for its
+ * warp) or ends, and the next is drawn at random among those that can go on. The order follows from a seed
+ * (emulate_seed), the name of the kernel and how many grids the thread has run. Shared memory is filled with bytes of
+ * 0xff, which are NaN, before each block.
  *
  * Found, and told as one sentence (the first of a grid; the grid ends there):
  *   - threads of a block that wait at different barriers, or for one that has ended;

@@ -33,10 +33,10 @@ void emulate_barrier(const char *file, int line);
 void emulate_warp_barrier(const char *file, int line);
 uint64_t emulate_exchange(uint64_t bits, int kind, int by, const char *file, int line);
 unsigned emulate_ballot(bool condition, const char *file, int line);
-/* What each lane of the warp has given, lane by lane: `bytes` each, up to EMULATE_GIVEN_MOST. */
+/* Gathers the operands of all lanes of the warp, lane by lane: `bytes` each, up to EMULATE_GIVEN_MOST. */
 void emulate_gather(const void *given, size_t bytes, void *all, const char *file, int line);
 
-/* What the warp makes of that at once, by lane: `made` is called when all have given. */
+/* Computes a result for each lane from those of all: `made` is called when all have given. */
 typedef void emulate_made(const unsigned char *const *given, unsigned char *const *taken);
 void emulate_together(const void *given, size_t bytes, void *taken, size_t taken_bytes, emulate_made *made,
                       const char *file, int line);
@@ -50,8 +50,8 @@ size_t emulate_rest_bytes(void);
 /* Calls thread(data) in every thread of the grid. A fault is kept for emulate_fault(). */
 void emulate_run(const emulate_grid *grid, void (*thread)(void *), void *data);
 
-/* Of the calling thread: the sentence of the first fault since the last call, which is forgotten then; whether there was
- * one. */
+/* Whether the calling thread has had a fault since the last call; the sentence of the first, which is forgotten
+ * then. */
 bool emulate_fault(char *error, size_t error_bytes);
 
 /* Orders of the calling thread's grids from now on. */
@@ -70,8 +70,8 @@ void standin_uses(void *stream, const void *kernel, const char *name);
 /* Whether the calling thread's last launch was refused, and a sentence; it is forgotten then. */
 bool standin_refused(char *error, size_t error_bytes);
 
-/* Of the stand-in for cuBLASLt: a call begins; whether it does not fail. Whether it has a way for a product, with no
- * epilogue but a bias if `plain`. So many descriptors were made. */
+/* The stand-in for cuBLASLt: begins a call, and tells whether it succeeds. Whether it has an algorithm for a product,
+ * with no epilogue but a bias if `plain`. Counts descriptors. */
 bool standin_blas_call(const char *name);
 bool standin_blas_has(bool plain, bool sums);
 bool standin_blas_refuses(void);

@@ -344,7 +344,7 @@ cudaError_t cudaHostRegister(void *at, size_t bytes, unsigned flags)
     return standin_leave(give(&at, bytes, -2));
 }
 
-/* What frees does so whatever it returns; and waits for all that was enqueued. */
+/* A call that frees does so whatever it returns; and waits for all enqueued work. */
 static cudaError_t give_back(const char *name, void *at, int most, int least)
 {
     standin_enter(name);

@@ -4,10 +4,10 @@
  *     host  ---copies, launches, records, waits---> streams, each a list
  *                                                      one thread, the engine, takes the head of one at random
  *
- * Device memory is the host's, filled with 0xff when it is given. What is enqueued has happened when it is taken, and
- * not before; a stream stands still at an event that was recorded and has not passed. The order among streams follows
- * from a seed. Sentences and errors are as the runtime's: an asynchronous error is returned by every call from then on,
- * and nothing of a stream runs any more.
+ * Device memory is the host's, filled with 0xff when it is given. Enqueued work happens when it is taken, and not
+ * before; a stream stands still at an event that was recorded and has not passed. The order among streams follows from
+ * a seed. Sentences and errors are as the runtime's: an asynchronous error is returned by every call from then on, and
+ * nothing of a stream runs any more.
  *
  * NCCL is stood in for by tests/cuda/standin_nccl.c, between processes, too.
  *

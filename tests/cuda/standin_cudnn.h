@@ -1,16 +1,16 @@
 /* tests/cuda/standin_cudnn.h: a stand-in for the calls of cuDNN's graph API that kernels/attention/cudnn.h lists, for the
  * emulator.
  *
- * It takes nothing for granted. Of each kind of descriptor it knows the attributes that are used, with their types, counts
- * and the kinds of descriptors in them; what is set on a finalized one, left out, or not finalized itself is refused with
- * CUDNN_STATUS_BAD_PARAM and a sentence. Operands of operations must fit; a graph's ids are unique, each virtual tensor is
- * made once and read; a variant pack has all that is in memory and nothing else, aligned as was promised; and the handle
- * has a stream.
+ * It checks everything. It knows the attributes of each kind of descriptor that are used, with their types, counts and
+ * the kinds of descriptors in them. It refuses an attribute that is set on a finalized descriptor, left out, or a
+ * descriptor that is not finalized, with CUDNN_STATUS_BAD_PARAM and a sentence. Operands of operations must fit; a
+ * graph's ids are unique, each virtual tensor is made once and read; a variant pack has all that is in memory and
+ * nothing else, aligned as was promised; and the handle has a stream.
  *
- * What it computes is the graph itself, operation by operation, by plain loops in double, rounded where a tensor's type
- * is. Of its engines the heuristic lists first one that is nondeterministic, one that wants too much workspace and one that
- * it then does not support. So whoever takes them in turn comes to the last. Any thread. Which version it is, and which
- * call fails, is said in standin_options.
+ * It computes the graph itself, operation by operation, by plain loops in double, rounded to each tensor's type. The
+ * heuristic lists first an engine that is nondeterministic, one that wants too much workspace and one that it then does
+ * not support. So a caller that tries them in turn comes to the last. Any thread. standin_options gives the version,
+ * and the call that fails.
  */
 #ifndef TESTS_CUDA_STANDIN_CUDNN_H
 #define TESTS_CUDA_STANDIN_CUDNN_H

@@ -6,9 +6,10 @@
  * one thing at the head of its stream, which stands there until all its sends were taken and all its receives have
  * come: so streams whose heads do not meet stand still for good, as real ones do.
  *
- * What was called is enqueued only when the communicator was asked some times whether it is done: who enqueues behind
- * it too early has the wrong order. What is called before the stream's first mark is the rehearsal. Devices connect when a
- * kind of collective of a size, or a pair, is first used, and so wait for each other: later on that is misuse. A member that goes is not noticed. Sums are made in the order of the members.
+ * A call is enqueued only when the communicator was asked some times whether it is done: a caller that enqueues behind
+ * it too early gets the wrong order. Calls before the stream's first mark are the rehearsal. Devices connect when a
+ * kind of collective of a size, or a pair, is first used, and so wait for each other: later on that is misuse. A member
+ * that goes is not noticed. Sums are made in the order of the members.
  */
 #if __has_include(<nccl.h>)
 #include <fcntl.h>
@@ -462,7 +463,7 @@ static void flow_add(struct op *op, int from, int to, const void *at, uint64_t b
     op->last = &flow->next;
 }
 
-/* Who has not met before connects first, and so waits for the other. */
+/* Two members that have not met before connect first, and so wait for each other. */
 static void meets(struct ncclComm *comm, int peer, cudaStream_t stream)
 {
     if (stream->marked && !comm->met[peer])

@@ -28,7 +28,7 @@ static void expect(bool holds)
 
 /* ---- rank 0 ---- */
 
-/* What is on its way to this rank; what it writes goes nowhere. */
+/* The bytes on their way to this rank; its own writes are dropped. */
 struct pipe {
     struct stream stream;
     unsigned char bytes[WAITING_MAX];
@@ -261,7 +261,7 @@ static void send_bytes(struct fuzzed *f, const unsigned char *bytes, size_t coun
 
 enum { AS_IT_IS, CHANGED, REPEATED, LEFT_OUT, CUT, WAYS };
 
-/* What has been said becomes a record, with which something may happen on its way. */
+/* Makes a record from the frames so far, which may be damaged on its way. */
 static void record_send(struct fuzzed *f, struct bytes *in, int way)
 {
     static unsigned char record[RECORD_MAX + SEAL_OVER_BYTES];

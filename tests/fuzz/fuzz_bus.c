@@ -82,7 +82,7 @@ static void made_ready(struct fuzzed *f, uint32_t port, uint32_t count)
     }
 }
 
-/* What a worker would be told. */
+/* Receives the messages for a worker. */
 static void listen(struct bus_end *end, struct message message)
 {
     struct fuzzed *f = ((struct listener *)end)->to;
@@ -259,7 +259,7 @@ static void fuzzed_close(struct fuzzed *f)
 
 /* ---- what holds all the time ---- */
 
-/* What the reader may look at stays as it is until it lets go of it. */
+/* A slot that the reader may read stays as it is until the reader frees it. */
 static void slots_stay(const struct fuzzed *f, uint32_t port)
 {
     for (uint32_t i = f->unseen[port]; i < f->ready[port]; i++) {

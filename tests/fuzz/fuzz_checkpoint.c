@@ -1,7 +1,8 @@
 /* tests/fuzz/fuzz_checkpoint.c: bytes that claim to be a checkpoint's index.
  *
- * A mutated text almost never has the right checksum, so it is read without that check too. What is then complete must
- * be so: every element of every slot is in one shard. And it must come back from its own encoding, byte for byte.
+ * A mutated text almost never has the right checksum, so it is read without that check too. An index that is then
+ * accepted must be complete: every element of every slot is in one shard. And it must come back from its own encoding,
+ * byte for byte.
  */
 #include "actors/keep/format/index.h"
 #include "tests/fuzz/fuzz.h"

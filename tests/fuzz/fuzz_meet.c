@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_meet.c: bytes that claim to be a frame of the meet.
  *
- * What decodes must come back from its own encoding unchanged, and an OPS frame must survive being compared, with
+ * A decoded frame must come back from its own encoding unchanged, and an OPS frame must survive being compared, with
  * itself and with another.
  */
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_npy.c: bytes that claim to be an .npy file. What is read is written, and must be read as the same. */
+/* tests/fuzz/fuzz_npy.c: bytes that claim to be an .npy file. A value that is read is written, and must be read as the
+ * same. */
 #define _GNU_SOURCE
 #include "apps/common/npy.h"
 #include "tests/fuzz/fuzz.h"

@@ -2,7 +2,7 @@
  *
  * The input is how an enemy makes the plan: the first byte chooses a compiled one, or one that is spread over two ranks,
  * or the part of either; and each eight bytes after it are the seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(),
- * and would be stale with every change of the format; fuzz_plan.c takes those. What passes goes through the file
+ * and would be stale with every change of the format; fuzz_plan.c takes those. A plan that passes goes through the file
  * format and is then run, between guards and in a session.
  */
 #include "graph/plan/spread/spread.h"

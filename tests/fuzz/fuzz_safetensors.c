@@ -1,6 +1,6 @@
-/* tests/fuzz/fuzz_safetensors.c: bytes that claim to be a safetensors file. What decodes must be what it says: tensors
- * that meet end to end and fill the file; and come back from its own encoding with the same names, types and shapes. As
- * a file it is opened as a checkpoint, with what its texts say of kinds and slots, and every tensor is read.
+/* tests/fuzz/fuzz_safetensors.c: bytes that claim to be a safetensors file. A decoded header must be consistent, with
+ * tensors that meet end to end and fill the file, and come back from its own encoding with the same names, types and
+ * shapes. As a file it is opened as a checkpoint, with what its texts say of kinds and slots, and every tensor is read.
  */
 #define _GNU_SOURCE
 #include "actors/keep/format/safetensors.h"

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_wire.c: bytes that claim to be a header frame of the bus. What decodes must fit into a header, and come
- * back from its own encoding unchanged.
+/* tests/fuzz/fuzz_wire.c: bytes that claim to be a header frame of the bus. A decoded frame must fit into a header, and
+ * come back from its own encoding unchanged.
  */
 #include "tests/fuzz/fuzz.h"
 #include "transport/line/wire.h"

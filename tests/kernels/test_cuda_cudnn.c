@@ -1,8 +1,8 @@
 /* test_cuda_cudnn.c: attention by cuDNN (kernels/attention/cudnn.cu), on the stand-in for that library, or with
  * WEIR_TEST_CARDS=real on this machine's card and library: held against the CPU's kernels.
  *
- * A process reads WEIR_CUDA_ATTENTION once, so a test begins with choose(). What a problem is made by is decided once, too:
- * each case of a refusal has sizes of its own. */
+ * A process reads WEIR_CUDA_ATTENTION once, so a test begins with choose(). The library for a problem is chosen once,
+ * too: each case of a refusal has sizes of its own. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static struct attention_attrs attrs_of(attention_case at)
     return (struct attention_attrs){at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
 }
 
-/* Who makes attention in this process; NULL: who can. The library is there, on a stand-in; or the test is skipped. */
+/* Chooses the library for attention in this process; NULL: the default. cuDNN is there, as a stand-in; or the test is
+ * skipped. */
 static void choose(const char *by)
 {
     struct device_facts facts;
@@ -114,7 +115,7 @@ static void copy_view(const weir_view *to, const weir_view *from)
     memcpy(to->data, from->data, (size_t)weir_shape_count(&to->shape) * weir_dtype_bytes(to->dtype));
 }
 
-/* Of the inputs and outputs of a forward pass that has run. */
+/* A gradient call with the inputs and outputs of a forward pass that has run. */
 static kernel_check gradient_new(const struct attention_attrs *attrs, const kernel_check *forward)
 {
     kernel_check c = kernel_check_new(&op_attention_grad, attrs, SEED);
@@ -137,7 +138,7 @@ static void expect_near(const kernel_check *a, const kernel_check *b, int out, d
     }
 }
 
-/* What the CPU makes of the same operands, but for rounding; and a gradient goes with either's forward pass. */
+/* The results are the CPU's, but for rounding; and a gradient goes with the forward pass of either. */
 static void compare(attention_case at, weir_dtype dtype)
 {
     const struct attention_attrs attrs = attrs_of(at);

@@ -156,7 +156,7 @@ static double ulps(float got, double want)
     return fabs(got - want) / unit;
 }
 
-/* What a float can hold of it. Between the largest float and infinity, either will do. */
+/* Compares to the precision of a float. Between the largest float and infinity, either will do. */
 static bool agrees(float got, double want, double ulps_max)
 {
     if (isnan(want) || isnan(got))
@@ -456,7 +456,7 @@ static void expect_half(weir_dtype dtype, uint16_t got, double want)
               "%s: %04x is %.9g, not %.9g", weir_dtype_name(dtype), got, (double)value, want);
 }
 
-/* What the format says of all 65,536 values: sign, exponent, fraction. */
+/* The value of each of the 65,536 halves by the format: sign, exponent, fraction. */
 static double half_value(weir_dtype dtype, uint16_t half)
 {
     const int fraction_bits = dtype == WEIR_F16 ? 10 : 7, bias = dtype == WEIR_F16 ? 15 : 127;
@@ -509,7 +509,7 @@ Test(elementwise, halves_round_to_the_nearest_even_everywhere)
     }
 }
 
-/* Whatever instructions do many at once: the bits are those of the functions of one. */
+/* Functions of many halves give the bits of the functions of one, with any instructions. */
 Test(elementwise, halves_alone_have_the_bits_that_they_have_among_others)
 {
     uint64_t random = SEED;

@@ -341,7 +341,7 @@ Test(append, refuses_shapes_that_do_not_fit, .timeout = 120)
     kernel_check_refuses(&op_append, NULL, in, 3, "x has 1 dimensions; it needs two or more");
 }
 
-/* What the kernel says of a position at which the rows do not fit. */
+/* Checks the kernel's error for a position at which the rows do not fit. */
 static void expect_failure(kernel_check *c, int position_at, int32_t position, const char *sentence)
 {
     static float scratch[64];

@@ -2,8 +2,8 @@
  *
  * Plans of one actor with one kernel are made up: an op, operands of random ranks, sizes (0 too), dtypes and places
  * in their logical tensors, random attributes. Sizes come from few numbers and shapes from each other, so that they
- * often fit; outputs are mostly what the op would make. Whatever plan_validate() accepts is called between guards.
- * That goes to where changed models (test_plan_run.c) do not come: every op by itself, thousands of times.
+ * often fit; outputs are mostly what the op would make. Every plan that plan_validate() accepts is called between
+ * guards. That covers cases that changed models (test_plan_run.c) do not reach: every op by itself, thousands of times.
  */
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -125,7 +125,7 @@ static void any_words(lone_call *c, const weir_op *op)
         }
 }
 
-/* What an op takes that random types hardly ever are, of another op: its input i, or its output o as ~o, or POSITION:
+/* Inputs that random types hardly ever match, taken from another op: its input i, or its output o as ~o, or POSITION:
  * one i32, or SCALAR: one f32, or PAIR: two. */
 enum { POSITION = 100, SCALAR, PAIR };
 typedef struct recipe {
@@ -191,7 +191,7 @@ static bool try_recipe(lone_call *c, const recipe *r)
     return infers(c, r->grad, r->count);
 }
 
-/* What is f32 becomes a half, but for what the op wants as f32, if it takes that. */
+/* Makes f32 operands half, except those that the op wants as f32, if it accepts that. */
 static bool try_half(lone_call *c, const weir_op *op, int in_count)
 {
     weir_type in[INPUTS_MAX];

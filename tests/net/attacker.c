@@ -95,7 +95,7 @@ static int open_connection(const struct target *t)
     return fd;
 }
 
-/* What both sides of ZMTP 3 say first: 64 bytes. */
+/* The greeting of both sides of ZMTP 3: 64 bytes. */
 static size_t write_greeting(struct target *t, unsigned char *to)
 {
     memset(to, 0, 64);
@@ -125,7 +125,7 @@ static int say_bytes(struct target *t, bool greet)
     return 0;
 }
 
-/* What a rank says at a door (transport/line/door.h), but for what only the two ranks know. */
+/* A rank's greeting at a door (transport/line/door.h), without the secret that only the two ranks know. */
 static size_t draw_door_greeting(struct target *t, unsigned char *to)
 {
     struct door_greeting greeting = {.version = WIRE_VERSION, .rank = (uint32_t)(draw(t) % 4), .session = draw(t)};
@@ -257,7 +257,7 @@ static bool hear(int fd, void *to, size_t bytes)
     return recv(fd, to, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* What a ZeroMQ socket without a key says and hears before its first message. */
+/* The handshake of a ZeroMQ socket without a key before its first message. */
 static bool shake_hands(int fd)
 {
     static const unsigned char ready[] = {4, 41, 5, 'R', 'E', 'A', 'D', 'Y', 11, 'S', 'o', 'c', 'k', 'e', 't', '-',

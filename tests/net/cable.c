@@ -16,13 +16,13 @@
  *     drop 1 2 0 4711  of them only those from or to this TCP port. Eight such rules at most
  *     carry            none is lost by a rule any more
  *
- * Whoever starts it moves the devices to where they belong and gives port k the address 02:00:00:00:00:0k, so that
- * nothing has to be learnt; other addresses go to all ports.
+ * Its caller moves the devices to where they belong and gives port k the address 02:00:00:00:00:0k, so that nothing has
+ * to be learnt; frames to other addresses go to all ports.
  *
  * As in a real switch each port has a queue of its own for what leaves it, so ports do not hold each other up, and
  * frames keep their order. A rate is that of a token bucket without a burst: a frame takes its bytes' time on the line,
- * after those before it, and then is late by the delay. What would wait too long for the line, or finds no room, is
- * lost (drop-tail). One thread.
+ * after those before it, and then is late by the delay. A frame that would wait too long for the line, or finds no
+ * room, is lost (drop-tail). One thread.
  */
 #include <errno.h>
 #include <fcntl.h>

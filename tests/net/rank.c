@@ -42,7 +42,7 @@ static const char program[] = "rank";
 
 #define STOPPED 143 /* exit status of who was asked to by SIGTERM */
 
-/* Who dies during what: a rank, in a generation, so many microseconds after it has begun it. */
+/* A death: of a rank, in a generation, so many microseconds after it has begun the action. */
 struct death {
     int generation, rank, after_us;
 };
@@ -169,7 +169,7 @@ static weir_status save(struct rank *r)
     return status;
 }
 
-/* What has no name yet when this rank is killed is no snapshot; so it is not waited for. */
+/* A snapshot without its name does not count when this rank is killed; so the rank does not wait for the name. */
 static weir_status snapshot(struct rank *r)
 {
     int done = (int)weir_session_step(r->session);

@@ -37,7 +37,7 @@ SIZES = [4, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
 BTL = {False: ["vader,self"], True: ["tcp,self", "--mca", "btl_tcp_if_include", "lo"]}
 ROUNDS = "3"  # that each of them takes the median of, within a round of ours
 
-# What is measured: column, and whose figure of `weir bench allreduce`. Then who is held against whom.
+# Columns, and the figures of `weir bench allreduce` in them; then the pairs that are compared.
 WEIR_TIMES = {False: {"weir_us": "shm_us", "bare_us": "bare_us"},
               True: {"weir_us": "tcp_us", "key_us": "tcp_key_us", "bare_us": "bare_tcp_us"}}
 OTHERS = {False: ["bare", "mpi"], True: ["bare", "mpi", "gloo"]}
@@ -45,7 +45,7 @@ SUBJECTS = {False: {"weir_us": "of"}, True: {"weir_us": "of", "key_us": "key_of"
 
 
 def output(command, env=None):
-    """What it prints. Ends this program, with what it said, when it fails."""
+    """Returns the command's output. If it fails, prints its error and ends this program."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=env)
     except OSError as error:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What a checkpoint costs in PyTorch, for the bytes of `weir bench save`, as one JSON object.
+"""Measures the cost of a checkpoint in PyTorch, for the bytes of `weir bench save`, as one JSON object.
 
 Parameters and AdamW's two moments of a GPT of 6 layers, dim 384, seq 256 and a vocabulary of 256: 131 MB of f32. In a
 round: torch.save() and fsync; torch.distributed.checkpoint.async_save(), which copies the state, says so by returning,

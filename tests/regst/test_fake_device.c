@@ -21,7 +21,7 @@ enum { ROUNDS = EFFORT(2000, 500, 300) };
 
 /* ---- kernels ---- */
 
-/* What lay there tells in which order these were called. */
+/* The state's value tells in which order these were called. */
 static weir_status follow(const weir_kernel_args *args)
 {
     float *state = args->state[0].data;
@@ -365,7 +365,7 @@ Test(fake_device, threads_have_queues_of_their_own)
 
 /* ---- in plans ---- */
 
-/* What the host gives goes in, and what is made of it comes out. */
+/* A value of the host's goes in, and the result comes out. */
 Test(fake_device, has_a_place_in_plans_made_by_hand)
 {
     sdf *s = sdf_new("ahead", 2);

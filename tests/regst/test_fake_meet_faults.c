@@ -25,8 +25,8 @@ static bool all_nan(const struct halls *h, uint32_t device, uint32_t i)
     return all;
 }
 
-/* Device 1's second meeting goes wrong. What the others take is `begun`: NaNs; they wait, and are well, until they are
- * aborted. */
+/* Device 1's second meeting goes wrong. If the meeting has begun (`begun`), the others take NaNs; they wait, and are
+ * well, until they are aborted. */
 static void goes_wrong(fake_fault_kind kind, const char *error, bool begun, uint64_t seed)
 {
     fake_options options = halls_drawn(seed);
@@ -203,15 +203,15 @@ Test(fake_meet_faults, an_await_that_is_left_out_is_seen_in_every_order)
     }
 }
 
-/* What was given has been read when a meeting is over, and what was taken is awaited in any case. */
+/* The given bytes have been read when a meeting is over, and the taken bytes are awaited in any case. */
 Test(fake_meet_faults, awaiting_a_meeting_is_enough_to_give_again)
 {
     fake_seen seen = fill_and_meet(1, true, true, false);
     cr_expect(!seen.misuses && !seen.race[0], "%s%s", seen.misuse, seen.race);
 }
 
-/* What one member did before a meeting comes before what another one does after it: order goes through a meeting,
- * though not to what is taken at its end. */
+/* A member's work before a meeting comes before another member's work after it: order goes through a meeting, but not
+ * to the bytes that are taken at its end. */
 Test(fake_meet_faults, order_goes_through_a_meeting)
 {
     for (int late = 0; late < 2; late++) {

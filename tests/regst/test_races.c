@@ -59,7 +59,7 @@ Test(races, are_seen_behind_an_await_of_an_earlier_mark)
     expect_race(races, true);
 }
 
-/* Of two readers one is awaited. */
+/* One of two readers is awaited. */
 Test(races, are_looked_for_among_all_who_read)
 {
     struct races *races = races_new();
@@ -129,7 +129,7 @@ static bool conflict(const struct call *a, const struct call *b)
     return a->out == b->out || a->out == b->in || a->in == b->out;
 }
 
-/* Of the calls that it must not meet it awaits each with a chance of `care` in 8. */
+/* The call awaits each of the calls that it conflicts with, with a chance of `care` in 8. */
 static void draw_call(struct program *p, int i, int care, uint64_t *random)
 {
     struct call *call = &p->calls[i];

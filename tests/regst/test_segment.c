@@ -147,7 +147,7 @@ Test(segment, that_cannot_be_is_an_error)
 
 enum { RANKS = 2, RINGS = 3 };
 
-/* What rank 0 of two shares: its spaces, three rings. */
+/* The share of rank 0 of two: its spaces, three rings. */
 struct sample {
     weir_plan *plan;
     struct share share;

@@ -137,7 +137,7 @@ static uint32_t carry_together(struct making *m, int here, int there, uint32_t r
     return there >= 0 ? regst : copy(m, m->out[here], m->beside[here], regst, fires);
 }
 
-/* What actor `from` makes, where `to` can read it. */
+/* Copies the result of actor `from`, if need be, to where `to` can read it. */
 static uint32_t carry(struct making *m, uint32_t from, enum place to)
 {
     int here = device_of(m->shape->place[from]), there = device_of(to), beside = here < 0 ? 0 : here;

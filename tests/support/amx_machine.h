@@ -11,8 +11,8 @@
  * A processor without AMX raises SIGILL at each of its instructions. The handler reads the instruction where it lies,
  * does what it should have done, and goes on behind it. So what is tested is the machine code that runs elsewhere, its
  * operands and the order of its instructions, not a copy of it in C. An instruction that a processor would refuse
- * (tiles that are not set up, sizes that do not fit, reserved bits) ends the process with SIGILL, as there. What is
- * done follows the pseudocode of Intel's manual (volume 2, TDPBF16PS; volume 1, chapter 18).
+ * (tiles that are not set up, sizes that do not fit, reserved bits) ends the process with SIGILL, as there. The
+ * emulation follows the pseudocode of Intel's manual (volume 2, TDPBF16PS; volume 1, chapter 18).
  *
  * Memory is read and written by this file, so AddressSanitizer sees a tile that lies partly beside its matrix.
  *

@@ -69,15 +69,15 @@ static void name_mark(const mark *m, char text[64])
         snprintf(text, 64, "%s[%" PRIu32 "]", m->array, m->index);
 }
 
-/* What one actor's own kernels have in the workspace is the validator's business, as is what is there from the start. */
+/* The validator checks the workspace of one actor's own kernels, and content from the start; the game does not. */
 static bool may_meet(const mark *a, const mark *b)
 {
     bool temps = (a->kind == MARK_TEMP || a->kind == MARK_SCRATCH) && (b->kind == MARK_TEMP || b->kind == MARK_SCRATCH);
     return a->space != b->space || a->end <= b->first || b->end <= a->first || (temps && a->actor == b->actor);
 }
 
-/* What is there may be a part of what is now gathered from it, or a term of the sum that is now written over it. The other
- * way round, no. */
+/* A part that is there may lie in the tensor that is now gathered from it, or be a term of the sum that is now written
+ * over it, but not the other way round. */
 static bool is_gathered(const game *g, const mark *part, const mark *whole)
 {
     window w;
@@ -260,7 +260,7 @@ static bool may_fire(const game *g, uint32_t a)
     return true;
 }
 
-/* What is made of the register is sent to where it is to lie. */
+/* The register's value is sent to its final place on other ranks. */
 static bool put_arrivals(game *g, uint32_t r)
 {
     const weir_plan *plan = g->plan;
@@ -276,7 +276,7 @@ static bool put_arrivals(game *g, uint32_t r)
     return true;
 }
 
-/* What has come is a part of the register, or of the temporary, from here on. */
+/* From here on the arrivals are parts of the register, or of the temporary. */
 static void take_arrivals(game *g, plan_home home, uint32_t index)
 {
     for (uint32_t i = 0; i < g->arrivals_count; i++) {

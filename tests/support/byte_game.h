@@ -1,12 +1,12 @@
 /* tests/support/byte_game.h: the token game with a marker on every stretch of bytes while it is needed.
  *
- * What check.c plays by counting is played here kernel by kernel, in an order drawn from a seed: queues go forward at
- * their own paces, one runs as far ahead of the others as credits let it, runs of several programs follow each other,
- * and the program around weir pushes and pulls whenever it may: before a run of that program, and long after. A slot
- * is marked from the kernel that first writes it until each of its readers has called the last kernel that reads it;
- * a temporary from its first kernel to its last; scratch while its kernel is called; what is full at the start,
- * states and snapshots always. Two markers on one byte end the game: a plan had parts on the same bytes that some
- * order needs at once.
+ * check.c plays the game by counting; here it is played kernel by kernel, in an order drawn from a seed: queues go
+ * forward at their own paces, one runs as far ahead of the others as credits let it, runs of several programs follow
+ * each other, and the program around weir pushes and pulls whenever it may: before a run of that program, and long
+ * after. A slot is marked from the kernel that first writes it until each of its readers has called the last kernel
+ * that reads it; a temporary from its first kernel to its last; scratch while its kernel is called; what is full at the
+ * start, states and snapshots always. Two markers on one byte end the game: a plan had parts on the same bytes that
+ * some order needs at once.
  *
  * Nothing is taken from graph/plan/lives/lives.h, which this is held against.
  */

@@ -7,8 +7,8 @@
  *
  * Once in a process: the plugin stays loaded, and counts cards when it is loaded.
  *
- * With WEIR_TEST_CARDS=real the devices are this machine's, by the plugin that programs find (tests/gpu/README.md). What only
- * a stand-in can be or say is skipped, then.
+ * With WEIR_TEST_CARDS=real the devices are this machine's, by the plugin that programs find (tests/gpu/README.md).
+ * Then tests that only a stand-in can pass are skipped.
  */
 #ifndef TESTS_SUPPORT_CARD_H
 #define TESTS_SUPPORT_CARD_H
@@ -24,7 +24,7 @@ void card_open(const standin_options *options);
 void card_close(void);
 /* Skips the test where so many devices would not be so many cards, which NCCL asks for. */
 void card_need(uint32_t count);
-/* What it is from now on; its calls are counted from 0 again. */
+/* Sets the stand-in's options from now on; its calls are counted from 0 again. */
 void card_set(const standin_options *options);
 standin_seen card_look(void);
 /* Sentence of what was left or misused; NULL: nothing. */

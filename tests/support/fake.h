@@ -10,11 +10,11 @@
  *   - A call's views, attributes and arguments are copied at launch, and used when the host has long gone on.
  *   - Addresses of its spaces have a high bit, so that the host which follows one faults; its kernels are the CPU's,
  *     called without the bit.
- *   - What a kernel writes is NaNs from when it begins until it is done, and so is its workspace. What it adds to, or
- *     works on in place, is left alone.
+ *   - A kernel's outputs and workspace are NaNs from its beginning until it is done. Operands that it adds to, or works
+ *   on in place, are left alone.
  *   - Few marks fit: 2 to 16 a queue.
- *   - Members of a group meet when the heads of all their queues are the same meeting. What they take is NaNs from then
- *     on until their own end, each of which comes when it likes; sums are in the order of the members. Where one
+ *   - Members of a group meet when the heads of all their queues are the same meeting. Their outputs are NaNs from then
+ *   on until their own end, each of which comes when it likes; sums are in the order of the members. Where one
  *     fails, dies or hangs, the others wait until they are aborted, as in a real communicator.
  *   - It fails when it is told to (`faults`).
  * It counts what no caller may do: a mark or a kernel without room, an await of a mark that was never made, two threads on one
@@ -46,7 +46,7 @@ typedef enum fake_fault_kind {
     FAKE_LAUNCH_FAILS /* launch() itself returns an error, and enqueues nothing */
 } fake_fault_kind;
 
-/* What happens to a launch of every queue of this kind on this device. */
+/* A fault of one launch of every queue of this kind on this device. */
 typedef struct fake_fault {
     fake_fault_kind kind;
     uint32_t device;
@@ -76,7 +76,8 @@ typedef struct fake_seen {
     char race[FAKE_TEXT_BYTES];    /* and the first race */
 } fake_seen;
 
-/* What members in several processes meet over. Made before these are forked, and freed when they ended. */
+/* The shared memory through which members in several processes meet. Made before these are forked, and freed when they
+ * ended. */
 struct fake_board;
 struct fake_board *fake_board_new(void);
 void fake_board_free(struct fake_board *board);

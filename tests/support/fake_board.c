@@ -48,7 +48,7 @@ static bool same_group(const struct board_group *group, const struct device_grou
     return group->taken && group->id.session == id->session && group->id.number == id->number;
 }
 
-/* That of the id, or one that is free. */
+/* The group with the id, or one that is free. */
 static struct board_group *find(struct fake_board *board, const struct device_group_id *id, uint32_t count)
 {
     struct board_group *vacant = NULL;

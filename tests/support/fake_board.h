@@ -18,7 +18,7 @@
 
 enum { BOARD_GROUPS_MAX = 128, BOARD_MEMBERS_MAX = 64 };
 
-/* What a member gives to another one; its bytes lie behind the list, in its order. */
+/* A member's gift to another one; its bytes lie behind the list, in its order. */
 struct board_give {
     uint32_t peer;
     uint64_t bytes;

@@ -29,7 +29,7 @@ struct fake_group {
     uint64_t meetings;        /* that were enqueued */
 };
 
-/* What a member does next: it comes to a meeting, waits for the others, gives, waits until all gave, takes. */
+/* A member's next action: it comes to a meeting, waits for the others, gives, waits until all gave, takes. */
 enum fake_phase { FAKE_COMES, FAKE_WAITS, FAKE_GIVES, FAKE_GAVE, FAKE_TAKES };
 
 struct fake_meeting {
@@ -134,7 +134,7 @@ uint64_t fake_view_bytes(const weir_view *view);
 /* The space that all `bytes` > 0 at an address lie in; NULL: none. */
 struct fake_space *fake_space_at(const void *address, uint64_t bytes);
 
-/* Of the device's table, and that of pinned memory. */
+/* Functions of the device's table, and of that of pinned memory. */
 weir_status fake_space_new(const char *path, uint32_t index, uint64_t bytes, void **space);
 weir_status fake_pinned_new(const char *path, uint32_t index, uint64_t bytes, void **space);
 void fake_space_free(void *address, uint64_t bytes);
@@ -149,7 +149,7 @@ weir_status fake_leave(struct fake_queue *queue, struct fake_entry *entry);
 /* Enqueues the call, unless it is to fail. */
 weir_status fake_leave_with_call(struct fake_queue *queue, struct fake_entry *entry, const weir_kernel_args *args);
 
-/* What the engine does to a call: what it writes is poisoned; its queue ends before it, or with it; it is over. */
+/* The engine's actions on a call: its outputs are poisoned; its queue ends before it, or with it; it is over. */
 void fake_poison(const struct fake_entry *entry);
 void fake_access_all(struct fake *fake, const struct fake_queue *queue, const struct fake_entry *entry, bool writes);
 int64_t fake_due_ns(struct fake *fake);
@@ -157,7 +157,7 @@ void fake_die(struct fake_queue *queue);
 void fake_fail(struct fake_queue *queue, const struct fake_entry *entry, weir_status status);
 void fake_finish(struct fake_queue *queue);
 
-/* Of the device's table; see fake_meet.c. */
+/* Functions of the device's table; see fake_meet.c. */
 weir_status fake_group_new(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
                            uint32_t here, struct device_group **group);
 void fake_group_free(struct device_group *group);

@@ -102,7 +102,7 @@ static bool moves_fit(const struct device_move *moves, uint32_t count, uint32_t 
     return true;
 }
 
-/* What is wrong with the member's part by itself; NULL: nothing. */
+/* The error in the member's part by itself; NULL: none. */
 static const char *wrong(const struct fake_queue *queue, const struct device_meeting *is, const weir_kernel_args *args)
 {
     const struct fake_group *group = (const struct fake_group *)is->group;

@@ -21,7 +21,7 @@ bool fakes_all(const weir_mesh *mesh);
 bool fakes_second_half(const weir_mesh *mesh); /* but for those with device 0 */
 bool fakes_odd(const weir_mesh *mesh);         /* of an odd number of devices */
 
-/* What they become [WEIR_FAKE]; WEIR_CUDA in suites whose cards are emulated (tests/support/card.h). */
+/* The kind of the fakes [WEIR_FAKE]; WEIR_CUDA in suites whose cards are emulated (tests/support/card.h). */
 extern weir_device_kind fakes_kind;
 
 /* Every mesh of the graph for which `on` says so, before it is compiled. */
@@ -31,7 +31,7 @@ void fakes_put(weir_graph *graph, fakes_choice on);
  * are not to be given. NULL when it is refused. Sources read the text as the newest plan's says. */
 weir_plan *fakes_gpt(layout l, fakes_choice on, weir_compile_opts opts);
 
-/* So is the random model of a seed. */
+/* The same for the random model of a seed. */
 weir_plan *fakes_model(uint64_t seed, fakes_choice on, weir_compile_opts opts);
 
 /* The same with fakes and on CPUs alone: a GPT, or the random model of a seed. Fails the test when it is refused. */

@@ -65,7 +65,7 @@ void kernel_set(const weir_view *view, int64_t i, double value);
 /* The nearest value of a real dtype, ties to even; worked out in double. */
 double kernel_round(weir_dtype dtype, double x);
 
-/* What one rounding to the dtype may add to a tolerance: half of the last digit. 0 for f32 and integers. */
+/* The tolerance for one rounding to the dtype: half of the last digit. 0 for f32 and integers. */
 double kernel_digit(weir_dtype dtype);
 
 /* The op accepts (refuses) these inputs; a refusal must contain `sentence`. */

@@ -102,7 +102,7 @@ static void make_devices(struct making *x)
     }
 }
 
-/* Of a lane, which is being made on one of its devices. */
+/* The part of a lane that is being made on one of its devices. */
 struct part {
     struct making *x;
     const meetings_lane *lane;

@@ -32,7 +32,7 @@ typedef struct meetings_lane {
 /* One of `devices` members with the moves that its kind says: ALL_TO_ALL with an input for each of the others. */
 meetings_lane meetings_of(plan_collective_kind kind, uint32_t devices);
 
-/* What sources and sinks do, and have done. */
+/* The orders and the counts of sources and sinks. */
 typedef struct meetings {
     const meetings_lane *lane;
     uint32_t lane_count, micro;

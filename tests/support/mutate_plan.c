@@ -74,7 +74,7 @@ static void spread(weir_plan *plan)
         plan->kernels[i].workspace_offset *= ROOM;
 }
 
-/* Of what has one slot. */
+/* The place of a tensor whose register has one slot. */
 static uint64_t place_of(const weir_plan *plan, const plan_tensor *tensor)
 {
     return tensor->offset + (tensor->home == PLAN_IN_TEMP
@@ -130,7 +130,7 @@ static plan_kernel *any_kernel(weir_plan *plan, uint64_t *random)
     return &plan->kernels[below(random, plan->kernels_count)];
 }
 
-/* Of a plan that has been changed before any index may be wrong, so those that are followed here wrap around. */
+/* A plan that has been changed before may have wrong indices, so those that are followed here wrap around. */
 
 static uint32_t dims_of(const plan_tensor *tensor)
 {

@@ -8,7 +8,7 @@
  *
  * Most single values that are changed anyhow are refused at once. So that more of them pass, there are changes that
  * keep together what belongs together: a size wherever it occurs, the dtype of all operands of a kernel, an operand
- * for another one, an op for another. What they lead to is what a careful enemy would write.
+ * for another one, an op for another. Their results are plans that a careful enemy would write.
  */
 #ifndef TESTS_SUPPORT_MUTATE_PLAN_H
 #define TESTS_SUPPORT_MUTATE_PLAN_H

@@ -29,13 +29,13 @@ void races_free(struct races *races);
 void races_step(struct races *races, uint32_t queue);
 /* The queue passes its mark `ticket`: 1, 2, ... */
 void races_mark(struct races *races, uint32_t queue, uint64_t ticket);
-/* What `queue` does from now on comes after that mark of `other`, which has been passed. 0: nothing is said. */
+/* The work of `queue` from now on comes after that mark of `other`, which has been passed. 0: no order. */
 void races_await(struct races *races, uint32_t queue, uint32_t other, uint64_t ticket);
-/* What any of these queues does from now on comes after all that any of them has done. */
+/* The work of any of these queues from now on comes after all past work of any of them. */
 void races_meet(struct races *races, const uint32_t *queues, uint32_t count);
 /* `what` is kept, and must live as long as the detector. */
 void races_access(struct races *races, uint32_t queue, const void *at, uint64_t bytes, bool writes, const char *what);
-/* What lies there is given back, or was made by someone whom all wait for. */
+/* Forgets accesses to these bytes: they were given back, or everybody waits for their writer. */
 void races_forget(struct races *races, const void *at, uint64_t bytes);
 
 /* The first race, as a sentence; "" when none was seen. */

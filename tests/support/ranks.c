@@ -1,5 +1,5 @@
-/* tests/support/ranks.c: see the header. What ranks tell the test lies in anonymous shared memory, so that threads and
- * processes are told from each other by nothing but how they are started. */
+/* tests/support/ranks.c: see the header. The ranks' results lie in anonymous shared memory, so that threads and
+ * processes differ only in how they are started. */
 #define _GNU_SOURCE
 #include "tests/support/ranks.h"
 

@@ -7,9 +7,9 @@
  *     sdf_port(s, b, sdf_regst(s, a, .slots = 2));
  *     weir_plan *plan = sdf_plan(s);      // frees s; weir_plan_free(plan) is the caller's
  *
- * What is returned by sdf_device(), sdf_actor() and sdf_regst() are handles; devices and actors have the same number
- * in the plan, registers do not. Actors are added with falling priority: the first one fires first. Options that are
- * 0 mean 1 where 0 makes no sense (slots, fill, hold, fires).
+ * sdf_device(), sdf_actor() and sdf_regst() return handles; devices and actors have the same number in the plan,
+ * registers do not. Actors are added with falling priority: the first one fires first. Options that are 0 mean 1 where
+ * 0 makes no sense (slots, fill, hold, fires).
  */
 #ifndef TESTS_SUPPORT_SDF_H
 #define TESTS_SUPPORT_SDF_H
@@ -28,7 +28,7 @@ uint32_t sdf_device(sdf *s);
 /* A queue on the device of `queue` for pushes and pulls. */
 uint32_t sdf_outside(sdf *s, uint32_t queue);
 /* A device of any kind, by its number among those of the kind, with a queue that it returns; and another queue of the
- * device of `queue`. What a copy writes on the other side says so with .lies of its register:
+ * device of `queue`. A register that a copy writes on the other side has .lies:
  *
  *     uint32_t host = sdf_device_of(s, WEIR_PINNED, 0, PLAN_COMPUTE);
  *     uint32_t compute = sdf_device_of(s, WEIR_FAKE, 0, PLAN_COMPUTE), out = sdf_queue(s, compute, PLAN_COPY_OUT);

@@ -347,7 +347,8 @@ static void say(char why[TOGETHER_TEXT_BYTES], const char *format, ...)
     va_end(args);
 }
 
-/* Who has not come to his end: heads of queues for collectives, or else the first actor. */
+/* Whether all actors have ended; else `why` names the heads of queues for collectives, and the first actor that has
+ * not. */
 static bool all_ended(const struct together *t, char why[TOGETHER_TEXT_BYTES])
 {
     const weir_plan *plan = t->plan;

@@ -20,7 +20,7 @@
 
 enum { TOGETHER_TEXT_BYTES = 256 };
 
-/* The collectives that a queue launches in a step, in this order; may be changed. Of several programs, each one's own. */
+/* The collectives that a queue launches in a step, in this order; may be changed. Each program has its own. */
 struct together_order {
     uint32_t *collectives;
     uint32_t count;
@@ -28,7 +28,7 @@ struct together_order {
 
 struct together;
 
-/* Of a plan that is borrowed; orders are those of its turns. */
+/* Borrows the plan; orders are those of its turns. */
 struct together *together_new(const weir_plan *plan);
 void together_free(struct together *together);
 struct together_order *together_order(struct together *together, uint32_t queue);

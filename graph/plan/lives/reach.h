@@ -8,7 +8,7 @@
  *     nodes, in an order in which edges without tokens lead on:   rows are computed from the last to the first
  *     edges of a node beside each other, each node once:          several ports of two actors are one edge
  *
- * What is on or behind a circle without tokens has no place in that order: nothing is reached from there.
+ * Actors on or behind a cycle without tokens have no place in that order, and reach nothing.
  * One owner thread; keeps the rows of the last walk.
  */
 #ifndef GRAPH_PLAN_LIVES_REACH_H

@@ -8,9 +8,9 @@
  *       collective         its own space
  *       copy in, copy out  its own space and the PINNED one beside it; they run copies alone
  *
- * What a kernel is called with lies in a space that its queue reaches, and what push gives and pull takes where the
- * host does. So a copy actor is the only way between an accelerator and all else, and a session never needs to share or
- * send an accelerator's memory. Workspaces and states lie in the queue's own space and are not asked about.
+ * Operands of a kernel lie in a space that its queue reaches, and values of push and pull lie in the host's memory. So
+ * a copy actor is the only connection of an accelerator with other devices, and a session never needs to share or send
+ * an accelerator's memory. Workspaces and states lie in the queue's own space and need no check.
  */
 #include "graph/plan/prove/validate.h"
 

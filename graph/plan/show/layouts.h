@@ -5,7 +5,7 @@
  *     P/k      so many shards of the same elements are terms: some kernel, or collective, reads them to add them up
  *     B/k      so many shards have the same elements: alike, or terms which nothing adds, but an op that is linear takes on
  *
- * What is not in a plan is the axis of the mesh that each belongs to: only the axis' size.
+ * A plan has the sizes of mesh axes, but not which axis each size belongs to.
  *
  * A stage is what shares parameters: devices that hold shards of the same one, and those that share others with these.
  */

@@ -420,7 +420,8 @@ Test(crash, rank_that_is_killed_at_any_operation_leaves_the_last_good_checkpoint
 
 /* ---- failures ---- */
 
-/* What fails is a part of the save, which then says so and has changed nothing; or of tidying up, which may fail. */
+/* The failed operation is a part of the save, which then says so and has changed nothing; or of tidying up, which may
+ * fail. */
 static void fail_everywhere(const struct scene *s, int error)
 {
     char sentence[1024];

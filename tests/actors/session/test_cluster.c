@@ -40,7 +40,8 @@ struct model {
     struct story *alone;
 };
 
-/* Of the reference's size in its parameters, or some conversions would be others; few layers and short sequences. */
+/* A model with parameters of the reference's size, or some conversions would be others; few layers and short
+ * sequences. */
 static struct model *model_new(layout lies)
 {
     struct model *m = calloc(1, sizeof *m);
@@ -206,7 +207,7 @@ STORIES(zero_shards_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_
 STORIES(stages_and_splits_are_read_and_written_as_one_through_memory, 4, RANKS_SHM, tell_whole, 1, 2, 2, 2, false)
 STORIES(stages_and_splits_are_read_and_written_as_one_over_wires, 4, RANKS_WIRE, tell_whole, 1, 2, 2, 2, false)
 STORIES(zero_in_stages_is_read_and_written_as_one_over_wires, 2, RANKS_WIRE, tell_whole, 2, 1, 2, 2, true)
-/* What a rank owns is read by those, too, with which it has no edges. */
+/* Ranks without an edge to the owner can read its parameters, too. */
 Test(cluster, the_second_and_the_fourth_of_five_stages_are_no_neighbours)
 {
     struct model *m = model_new((layout){1, 1, 5, 2, false});
@@ -445,7 +446,7 @@ Test(cluster, hosts_are_called_by_their_owner_alone_and_each_rank_counts_its_own
 
 enum { ROW = 1 << 14 };
 
-/* Of each rank's device the next reads a shard, over steps that are not ordered. */
+/* Each rank's device reads a shard of the one before, over steps that are not ordered. */
 static weir_plan *ring_plan(const char *link)
 {
     weir_graph *g = weir_graph_new("ring");

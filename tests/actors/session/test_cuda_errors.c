@@ -1,7 +1,7 @@
 /* tests/actors/session/test_cuda_errors.c: what CUDA may refuse. Each call that a session makes fails once: that is one clear
- * error, or does not matter; the session closes, and nothing is left on the device or pinned on the host. So are errors that
- * a device has at any time later; and values that are out of range, which are told as on a CPU. What does not need a stand-in runs
- * on a card, too.
+ * error, or does not matter; the session closes, and nothing is left on the device or pinned on the host. The same
+ * holds for errors that a device has at any time later, and for values out of range, which are reported as on a CPU.
+ * Tests that need no stand-in run on a card, too.
  */
 #include <criterion/criterion.h>
 #include <fnmatch.h>
@@ -341,7 +341,7 @@ Test(cuda_errors, a_position_behind_what_there_is_room_for_is_told_as_on_a_cpu)
     expect_refused("attention_kept", -2, 0, 1);
 }
 
-/* What is asked when the plugin is loaded: in a process of its own. */
+/* These calls are made when the plugin is loaded: in a process of its own. */
 Test(cuda_errors, each_call_of_the_search_for_devices_may_fail)
 {
     skip_on_a_card();

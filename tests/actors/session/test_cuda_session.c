@@ -1,6 +1,6 @@
-/* tests/actors/session/test_cuda_session.c: sessions on CUDA devices, of the plugin that is emulated: its driver's code is
- * what runs on cards, its kernels are compiled for the host, CUDA is a stand-in (tests/cuda). What is computed is what CPUs
- * compute, within rounding; and the same bits each time, whatever order streams are taken in.
+/* tests/actors/session/test_cuda_session.c: sessions on CUDA devices, of the plugin that is emulated: its driver's code
+ * is that of cards, its kernels are compiled for the host, CUDA is a stand-in (tests/cuda). Results are those of CPUs,
+ * within rounding; and the same bits each time, whatever order streams are taken in.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* tests/actors/session/test_delay.c: how long what an actor publishes waits before its reader hears of it, when kernels
- * are short at first and then become long. What a firing costs is learned while it is short; that must not hold back
- * what is published later.
+ * are short at first and then become long. The cost of a firing is learned while it is short; that must not hold back
+ * later values.
  *
  * A kernel that has become long sleeps for a millisecond, and on for some if its side has published values that the
- * other has not seen. The other side has nothing else to do, so it sees what it is told of within that time. What it is
- * not told of it never sees: then the firing counts as late. The bounds leave room for a busy machine.
+ * other has not seen. The other side has nothing else to do, so it sees a published value within that time. It never
+ * sees a value that it is not told of: then the firing counts as late. The bounds leave room for a busy machine.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -119,7 +119,7 @@ static int64_t late_firings(weir_source_fn x, weir_source_fn other)
     return delay.late;
 }
 
-/* What is published may wait for the rest of a row of firings that were short until then: once, for at most 64. */
+/* A published value may wait for the rest of a row of firings that were short until then: once, for at most 64. */
 Test(delay, of_a_kernel_that_grows_is_that_of_one_row_of_firings, .timeout = 60)
 {
     cr_expect_leq(late_firings(give_and_grow, nothing), LONG / 3);

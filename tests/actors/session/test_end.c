@@ -39,7 +39,7 @@ static void no_report(void *ctx, const char *said)
 
 /* ---- who waits inside ---- */
 
-/* What is pushed into x can be pulled from y. */
+/* Values pushed into x can be pulled from y. */
 static weir_plan *pipe_plan(void)
 {
     weir_graph *g = weir_graph_new("pipe");
@@ -84,7 +84,7 @@ static void caller_expect(struct caller *caller, weir_status status, const char 
     cr_expect(strstr(caller->error, part), "'%s' does not say '%s'", caller->error, part);
 }
 
-/* Whoever closes a session knows that nobody is about to come in: so many have. */
+/* A thread that closes a session must know that no thread is about to enter: waits until `count` have. */
 static void await_inside(weir_session *s, uint32_t count)
 {
     while (atomic_load(&s->callers.place->inside) != count)
@@ -149,7 +149,7 @@ Test(end, who_would_wait_for_ever_at_rest_is_told_so)
     weir_plan_free(plan);
 }
 
-/* Of two values there is one. */
+/* One of two values comes. */
 Test(end, a_puller_hears_when_the_run_ends_without_a_value_for_it)
 {
     weir_plan *plan = pipe_plan();
@@ -310,7 +310,7 @@ static float weight_after(const weir_plan *plan, int64_t steps)
     return w;
 }
 
-/* Whichever ends first, at whichever micro-batch: the steps before are whole, and none is after. */
+/* Either source may end first, at any micro-batch: the steps before are whole, and none is after. */
 Test(end, a_source_without_more_values_ends_the_session_after_the_steps_before)
 {
     weir_plan *plan = two_plan(MICRO);

@@ -1,6 +1,6 @@
 /* tests/actors/session/test_event_loop.c: a session in a loop of the program's own: what its descriptor says, and that no
- * wake-up is lost. Who waits here waits in poll() or epoll_wait() without a time limit that counts: a wake-up that is lost
- * is a test that does not end. */
+ * wake-up is lost. The threads here wait in poll() or epoll_wait() without a time limit that counts: a test with a lost
+ * wake-up does not end. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +164,7 @@ Test(event_loop, has_one_descriptor_and_lists_without_it)
     weir_plan_free(plan);
 }
 
-/* What did not fit has not been told. */
+/* Entries that did not fit have not been told. */
 Test(event_loop, stays_readable_while_there_is_more_than_room)
 {
     struct loop l = loop_open(two_ways());

@@ -159,7 +159,7 @@ struct span {
     double start, end;
 };
 
-/* Of the actor's event in that step. */
+/* The time of the actor's event in that step. */
 static struct span span_of(const char *json, const char *actor, int step)
 {
     char name[64], number[32];
@@ -236,7 +236,7 @@ static int64_t cpu_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Of the 600 ms that it sleeps, hardly any are worked. */
+/* The source sleeps for 600 ms, and takes hardly any processor time in them. */
 Test(io, a_source_that_sleeps_costs_no_core)
 {
     unsigned sleep_us = 200000;
@@ -291,7 +291,7 @@ static weir_status count_call(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
-/* What is behind a call waits for it; one whose value nobody reads is called all the same. */
+/* Readers of a call wait for it; a call whose value nobody reads is called all the same. */
 Test(io, calls_are_in_the_middle_of_a_step)
 {
     weir_graph *g = weir_graph_new("calls");
@@ -323,7 +323,7 @@ enum { ASKING_STEPS = 5000, ASKS_EVERY = 3, ASK_US = 20, ASKS_MAX = PATIENCE_S *
 static atomic_llong heard; /* steps */
 static atomic_bool deaf;
 
-/* What it gave is not to stay with its worker while it waits, though it has always been quick. */
+/* The worker must send the source's last value before the source waits, though the source has always been quick. */
 static weir_status give_when_heard(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
     (void)ctx, (void)micro;

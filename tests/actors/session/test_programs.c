@@ -1,9 +1,9 @@
 /* test_programs.c: several programs over the same parameters, in one plan.
  *
- * What the program "eval" says while "main" trains is held, bit for bit, against a graph of its own with a session of
- * its own, to which the parameters are carried by hand; what main does, against the same graph without the other
- * program. Over layouts, workers and ranks. Then states that one program sets and another reads, step numbers, and what
- * is refused.
+ * The results of the program "eval" while "main" trains are held, bit for bit, against a graph of its own with a
+ * session of its own, to which the parameters are carried by hand; main's results, against the same graph without the
+ * other program. Over layouts, workers and ranks. Then states that one program sets and another reads, step numbers,
+ * and refusals.
  */
 #include "graph/model/build.h"
 #include "graph/plan/prove/check.h"

@@ -28,7 +28,7 @@ static weir_plan *failing_plan(void)
     return checked(sdf_plan(s));
 }
 
-/* What a failed run reports beside its error (tests/actors/watch/test_watch.c looks at it). */
+/* Ignores the report of a failed run (tests/actors/watch/test_watch.c reads it). */
 static void pass_over(void *ctx, const char *text)
 {
     (void)ctx, (void)text;

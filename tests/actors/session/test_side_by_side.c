@@ -206,7 +206,7 @@ static float doubled(weir_session *s, float x)
     return y;
 }
 
-/* Whichever goes first, the threads stay for the others. */
+/* The threads stay for the others, whichever session ends first. */
 Test(side_by_side, workers_live_as_long_as_one_of_their_sessions)
 {
     weir_plan *plan = op_plan(NULL);
@@ -408,7 +408,7 @@ Test(side_by_side, reports_say_which_session_it_is)
     weir_plan_free(plan);
 }
 
-/* So does a stall: nobody pushes. */
+/* A stall names the session, too: nobody pushes. */
 Test(side_by_side, stalls_and_traces_say_which_session_it_is)
 {
     static struct heard heard;

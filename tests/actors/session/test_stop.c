@@ -27,7 +27,7 @@ struct shape {
 static const struct shape shapes[] = {{1, 1, false}, {2, 1, false}, {4, 3, false}, {2, 3, true}, {3, 2, true}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-/* What the model's functions do, and saw. */
+/* The actions of the model's functions, and the values that they saw. */
 struct scene {
     weir_session *session;
     int64_t stop_at; /* the step in whose source the run is stopped; -1: never */

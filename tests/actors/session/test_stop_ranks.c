@@ -362,7 +362,7 @@ static void stop_and_lose(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-/* Of a pipeline's ranks the third has the source `b`. */
+/* The third rank of the pipeline has the source `b`. */
 Test(stop_ranks, name_one_that_is_lost_while_they_hold)
 {
     struct play play;

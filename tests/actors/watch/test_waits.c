@@ -217,7 +217,7 @@ Test(waits, a_circle_is_told_whole_and_other_ends_are_told, .timeout = 120)
     weir_plan_free(plan);
 }
 
-/* Entries come from other processes. Whatever they say, the text ends, within its room. */
+/* Entries come from other processes. Any entries give a text that ends within its room. */
 Test(waits, nonsense_from_other_ranks_harms_nothing, .timeout = 120)
 {
     uint64_t seed = 20261121, state = seed;

@@ -68,7 +68,7 @@ Test(opts, a_size_that_is_not_set_is_an_error_and_no_options_are_none)
 
 /* ---- the API: calls that return a status, or NULL ---- */
 
-/* What a newer program's structure of a type is: the same with a member that is set. */
+/* A newer program's structure of a type: the same with one more member, which is set. */
 #define NEWER(type) \
     union {         \
         type now;   \
@@ -300,7 +300,8 @@ Test(opts, an_older_optimizer_trains_and_a_newer_one_does_not)
     expect_mistake("optimizer", "this call was compiled for a newer weir");
 }
 
-/* What has no member for its size is given with it, by functions that are compiled with the program. */
+/* A structure without a member for its size is passed with its size, by functions that are compiled with the
+ * program. */
 Test(opts, what_is_applied_and_added_may_have_another_size)
 {
     NEWER(weir_apply) apply = {.now = {.src = there, .op = weir_op_find("relu"), .in = &x, .in_count = 1}};

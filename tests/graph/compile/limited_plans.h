@@ -64,7 +64,7 @@ static inline uint64_t limit_at(uint64_t least, uint64_t most, int at)
     return least + (most - least) * (uint64_t)at / LADDER;
 }
 
-/* What was given up is told when something was, and of what was not, nothing. */
+/* weir_plan_limited() names what the limit cost, and nothing else. */
 static inline void tells(const weir_plan *plan, uint64_t bytes, bool whole)
 {
     char said[160], again[32];

@@ -2,8 +2,8 @@
  * devices that nobody has.
  *
  * Graphs are laid out over fakes, or over fakes and CPUs, and compiled. Each rule of graph/compile/devices/copies.h is read off
- * the plan, which must be valid and live, alone and spread over ranks. What it computes is found by running the same
- * plan with CPUs in the fakes' place: that must be bit for bit what the graph computes on CPUs.
+ * the plan, which must be valid and live, alone and spread over ranks. Its results are found by running the same plan
+ * with CPUs in the fakes' place: they must be bit for bit those of the graph on CPUs.
  */
 #include "graph/compile/ir/ir.h"
 #include "graph/plan/spread/spread.h"
@@ -370,7 +370,7 @@ Test(copies, a_value_is_copied_once, .timeout = 60)
     weir_plan_free(plan);
 }
 
-/* What was built last reads in an earlier phase than what was built before. */
+/* The node that is built last reads in an earlier phase than the one before. */
 Test(copies, a_copy_belongs_to_the_phase_of_its_first_reader, .timeout = 60)
 {
     weir_graph *g = weir_graph_new("phase");
@@ -423,8 +423,8 @@ static char *shown(const weir_plan *plan, weir_status (*view)(const weir_plan *,
     return out;
 }
 
-/* What is split between steps is gathered in a step: some actors do that, rather than one for each weight and bias. And
- * the updates are no more actors than they need be. */
+/* Parameters that are split between steps are gathered in a step: by a few actors, rather than one for each weight and
+ * bias. And the updates are no more actors than they need be. */
 Test(copies, those_of_parameters_come_together, .timeout = 60)
 {
     layout l = (layout){4, 1, 1, 1, true};

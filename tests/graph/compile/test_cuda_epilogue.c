@@ -124,7 +124,7 @@ static void check_dw_db(weir_dtype dtype, int64_t rows, int64_t k, int64_t n, bo
     views_free(got, 2);
 }
 
-/* Of all kinds and dtypes, `n` results a row. */
+/* Checks all kinds and dtypes, with `n` results a row. */
 static void check_all(int64_t rows, int64_t k, int64_t n)
 {
     static const weir_dtype dtypes[] = {WEIR_F32, WEIR_BF16, WEIR_F16};
@@ -359,7 +359,7 @@ Test(cuda_epilogue, ways_are_asked_for_when_a_session_opens_and_never_later)
     weir_plan_free(plan);
 }
 
-/* What is there when a session begins is what it was without: zeros, and what was drawn. */
+/* The state at the beginning of a session is the same as without them: zeros, and drawn values. */
 Test(cuda_epilogue, products_that_run_when_a_session_opens_leave_nothing_behind)
 {
     weir_plan *plan = plan_of("cuda:0", 64, false, (weir_compile_opts){.seed = 0});

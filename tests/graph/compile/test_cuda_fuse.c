@@ -369,7 +369,7 @@ static void change_words(weir_plan *plan, uint64_t *random)
     }
 }
 
-/* What is accepted runs, and touches nothing else (AddressSanitizer sees that). */
+/* An accepted plan runs, and touches nothing else (AddressSanitizer sees that). */
 Test(cuda_fuse, a_plan_with_wrong_members_is_refused_or_harmless)
 {
     enum { MUTANTS = EFFORT(600, 600, 60) };

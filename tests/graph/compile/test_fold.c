@@ -1,6 +1,6 @@
 /* tests/graph/compile/test_fold.c: of casts those that change nothing are left out, and those that round are not.
  *
- * What a program with chains of casts computes must be, bit for bit, what each cast by itself makes of the values.
+ * The results of a program with chains of casts must be, bit for bit, those of each cast by itself.
  */
 #include "graph/plan/form/plan.h"
 #include "tests/support/run.h"
@@ -48,7 +48,7 @@ static int casts(const weir_plan *plan, weir_dtype to)
     return count;
 }
 
-/* What `chain` should give for the elements of x in a step. */
+/* Checks the results of a chain for the elements of x in each step. */
 static void expect_values(const weir_plan *plan, float (*want)(float x))
 {
     enum { STEPS = 2 };
@@ -179,7 +179,7 @@ Test(fold, what_has_slots_of_the_authors_stays, .timeout = 120)
     check(of_slots, want_of_slots, 2, 0, 2);
 }
 
-/* What the compiler computes in bf16 and the author casts to it is not cast by way of f32. */
+/* A tensor that the compiler computes in bf16 and the author casts to bf16 is not cast by way of f32. */
 static weir_tensor *half_already(weir_tensor *x)
 {
     weir_tensor *h = weir_linear(x, COLUMNS, .name = "up");

@@ -241,7 +241,7 @@ Test(fuse, small_tensors_are_left_alone, .timeout = 120)
     weir_graph_free(g);
 }
 
-/* What the chain alone touches is in no register and no temporary. */
+/* Tensors that the chain alone touches are in no register and no temporary. */
 Test(fuse, what_is_between_takes_no_memory_but_a_block, .timeout = 120)
 {
     weir_graph *g = weir_graph_new("inner");

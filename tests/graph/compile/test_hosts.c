@@ -150,7 +150,7 @@ Test(hosts, what_stays_on_a_host_gets_no_more)
     weir_graph_free(near.graph), weir_graph_free(far.graph);
 }
 
-/* What goes over one link together fills it together. */
+/* Registers that go over one link fill it together. */
 Test(hosts, registers_of_one_link_share_it)
 {
     struct places p = places_new();
@@ -191,7 +191,7 @@ Test(hosts, what_waits_beside_a_link_gets_as_many_as_are_under_way)
     weir_graph_free(p.graph);
 }
 
-/* What device 1 makes of x is what device 0 begins a later step with. */
+/* Device 0 begins a later step with device 1's result from x. */
 static weir_plan *loop_plan(int delay, bool back)
 {
     struct places p = places_new();

@@ -53,7 +53,7 @@ Test(ladder, what_is_cheap_is_computed_again_first, .timeout = 120)
     weir_plan_free(least);
 }
 
-/* Of n blocks about the square root of n are alive at once: the rest begins at what was kept between them. */
+/* About the square root of n of n blocks are alive at once; the others are recomputed from values kept between them. */
 Test(ladder, activations_grow_slower_than_the_depth, .timeout = 120)
 {
     uint64_t bytes[2];

@@ -1,8 +1,8 @@
 /* tests/graph/compile/test_offload.c: what a limit leaves no room for waits on a disk, and comes back with every bit.
  *
  * Plans are compiled with ever smaller limits and a disk, in the layouts that a model can have, and trained beside the
- * plan without a limit. What is moved is read off the plan: registers in the space of a disk. Tests' models are small,
- * so what is worth moving, and how long a copy is thought to take, are shrunk for them.
+ * plan without a limit. The plan shows which tensors are moved: registers in the space of a disk. Tests' models are
+ * small, so the sizes worth moving, and the estimated time of a copy, are shrunk for them.
  */
 #include "graph/base/filed.h"
 #include "graph/compile/actors/passes.h"
@@ -165,7 +165,7 @@ static struct learned learn(const weir_plan *plan, int64_t steps, const char *fr
     return now;
 }
 
-/* What is learned with states on a disk, all the way and from a checkpoint of a plan without, and back. */
+/* Training with states on a disk, all the way and from a checkpoint of a plan without, and back. */
 static void learns_the_same(struct learner_opts opts)
 {
     char disk[300];

@@ -120,8 +120,8 @@ static uint64_t gpt_bytes(const text *corpus, int layers, int dim, int rows, lay
     return most;
 }
 
-/* Of an 8-layer GPT with 8 rows, 249 MB when nothing is shared. What is measured is 217 MB, and 1.01, 0.85, 0.56 and 0.33
- * of that on a device of several. */
+/* An 8-layer GPT with 8 rows needs 249 MB when nothing is shared. Measured are 217 MB, and 1.01, 0.85, 0.56 and 0.33 of
+ * that on a device of several. */
 Test(overlay, a_device_of_several_needs_no_more_than_one_alone_or_a_part_of_it, .timeout = 120)
 {
     text corpus = reference_text();

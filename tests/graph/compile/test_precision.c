@@ -163,7 +163,7 @@ Test(precision, under_zero_half_the_bytes_are_gathered, .timeout = 120)
     text_free(&corpus);
 }
 
-/* Whatever the layout, what a conversion adds is f32. */
+/* In every layout the terms that a conversion adds are f32. */
 Test(precision, terms_are_f32, .timeout = 60)
 {
     static const layout layouts[] = {{2, 1, 1, 2, false}, {1, 4, 1, 1, false}, {2, 2, 2, 2, true}};

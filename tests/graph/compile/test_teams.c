@@ -1,7 +1,7 @@
 /* tests/graph/compile/test_teams.c: conversions among many devices.
  *
- * What a conversion gives is held against what was pushed: sums of integers that f32 holds, so exact in any order, and
- * values that only move. Sums of fractions are held against the order that teams.h promises, to the bit.
+ * The result of a conversion is held against the pushed values: sums of integers that f32 holds, so exact in any order,
+ * and values that only move. Sums of fractions are held against the order that teams.h promises, to the bit.
  */
 #include "graph/compile/sbp/teams.h"
 #include "graph/plan/form/plan.h"
@@ -150,8 +150,8 @@ static weir_plan *fractions(int count, int64_t rows, int64_t columns, int per_ho
     return compiled(g, per_host);
 }
 
-/* What a core leaves out: of each `each` terms those behind the first `kept` are added to those `each` - `kept` before.
- * Returns how many terms are left. */
+/* Folds the terms that a core leaves out: in each run of `each` terms, those behind the first `kept` are added to those
+ * `each` - `kept` before. Returns how many terms are left. */
 static int fold_terms(double *term, int count, int each, int kept)
 {
     int left = 0, out = each - kept;

@@ -1,8 +1,8 @@
 /* test_loops.c: values that later steps read (weir_state): what they are set to, when it is read, in which layouts, and
  * what is refused.
  *
- * What a state should hold is computed here, by a loop over steps in plain C. A recurrent cell over steps is held
- * against the same cell unrolled in one step, bit for bit; states over meshes against one device.
+ * The expected content of a state is computed here, by a loop over steps in plain C. A recurrent cell over steps is
+ * held against the same cell unrolled in one step, bit for bit; states over meshes against one device.
  */
 #include "graph/model/build.h"
 #include "graph/plan/prove/check.h"

@@ -1,7 +1,7 @@
 /* tests/graph/plan/test_arrivals.c: what comes from another rank, and where it may come to.
  *
  * All orders of kernels that credits allow are tried with it on a map of the bytes; and where it is not proven, some order
- * shows why. What ranks compute so is in test_window.c, poisoned, and in the tests of sessions.
+ * shows why. test_window.c, poisoned, and the tests of sessions check the ranks' results.
  */
 #include "graph/compile/actors/passes.h"
 #include "graph/compile/ir/ir.h"
@@ -41,7 +41,7 @@ static found find(const weir_plan *plan)
     return f;
 }
 
-/* Those that lie in the gather's output by their kind are said to be proven. Returns how many. */
+/* Marks as proven all arrivals that lie in the gather's output by their kind. Returns how many. */
 static uint32_t claim_all(const weir_plan *plan, found *f)
 {
     uint32_t claimed = 0;

@@ -357,7 +357,7 @@ Test(check, random_plans_are_live_exactly_when_a_slow_player_finishes_them, .tim
         live += r.live;
         if (!r.slots_needed)
             continue;
-        /* What it advises is right, and the least. Registers are numbered by producer: find the edge. */
+        /* The advised number of slots is right, and the least. Registers are numbered by producer: find the edge. */
         uint32_t e = 0;
         char name[32];
         for (; e < of.edges; e++) {

@@ -141,7 +141,7 @@ Test(collective, an_order_that_cannot_be_kept_is_refused_with_both_names)
     weir_plan_free(plan);
 }
 
-/* Of four micro-batches no sum may come before the terms of its own, and which is first does not matter otherwise. */
+/* With four micro-batches no sum may come before its own terms; every other order is allowed. */
 Test(collective, the_game_knows_which_orders_can_be_kept)
 {
     enum { MICRO = 4 };

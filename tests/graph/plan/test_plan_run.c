@@ -2,8 +2,8 @@
  *
  * Compiled plans among which every op occurs are changed at random, thousands of times. Most of what comes out is
  * refused. The rest is run: every kernel by itself between pages that do not exist, and of some of them a step in a
- * session. Whatever the plan is, nothing may crash (run it under sanitizers, too: SAN=address,undefined), and what is
- * live must come to its end.
+ * session. No plan may crash (run it under sanitizers, too: SAN=address,undefined), and every live plan must come to
+ * its end.
  */
 #include "graph/base/error.h"
 #include "kernels/common/ops.h"

@@ -147,7 +147,7 @@ static uint32_t ring(sdf *s, const uint32_t *actors, uint32_t count)
     return sdf_collective(s, count == 2 ? PLAN_ALL_GATHER : PLAN_ALL_TO_ALL, actors, count, moves, count);
 }
 
-/* What each of the devices in `mask` gives is regsts[d], and becomes what it takes. Returns the collective. */
+/* Each device d in `mask` gives regsts[d], which is then set to the register that it takes. Returns the collective. */
 static uint32_t together(sdf *s, const struct hall *h, uint32_t mask, uint32_t *regsts, uint32_t fires, uint32_t hold,
                          uint32_t slots)
 {
@@ -161,7 +161,7 @@ static uint32_t together(sdf *s, const struct hall *h, uint32_t mask, uint32_t *
     return ring(s, actors, count);
 }
 
-/* Both devices are in both collectives, which nothing orders. Of the second group they are with a third one. */
+/* Both devices are in both collectives, which nothing orders. The second group has a third device, too. */
 static weir_plan *two_groups(void)
 {
     sdf *s = sdf_new("two", 1);

@@ -26,8 +26,8 @@ TestSuite(window, .timeout = 120);
 
 enum { GAMES = EFFORT(60, 20, 5), STEPS = 4, LARGE = 256, ROWS = 384 };
 
-/* A sum for all, step by step. What all devices have of it goes into a state that the next terms read, so none of these
- * is made before the sum was read. */
+/* A sum for all, step by step. Each device's part of it goes into a state that the next terms read, so none of these is
+ * made before the sum was read. */
 static weir_plan *looped(int devices, bool shares)
 {
     char names[24];

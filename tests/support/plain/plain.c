@@ -1,8 +1,8 @@
 /* tests/support/plain/plain.c: runs tests, each in a process, as many at a time as there are processors.
  *
  * A process that ends in any way but with status 0 failed, so what a sanitizer reports at the end (a leak, a race
- * that it only printed) counts. What it printed is kept in a file and shown when it has ended: whole if it failed,
- * else only where something was printed. Sanitizers are slow, so tests are given ten times the time they ask for.
+ * that it only printed) counts. Its output is kept in a file and shown when it has ended, if it failed or printed
+ * something. Sanitizers are slow, so tests are given ten times the time they ask for.
  *
  *     test_session            all tests
  *     test_session pull       those with `pull` in suite::name

@@ -106,8 +106,8 @@ static long sleeps_of_four(void)
     return digits;
 }
 
-/* Those that wait for each other in turn would else keep putting each other to sleep. Whoever else uses the cores may
- * take them for longer than a spin, so it is tried again then. */
+/* Otherwise two owners that wait for each other in turn would keep putting each other to sleep. Other processes may
+ * take the cores for longer than a spin; then the test tries again. */
 Test(mailbox, an_owner_that_was_woken_soon_spins_longer_and_one_that_slept_long_does_not, .timeout = 60)
 {
     long digits = 0;

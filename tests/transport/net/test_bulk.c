@@ -1,6 +1,6 @@
-/* tests/transport/net/test_bulk.c: the heads of what goes over a line, and lines: two nets made by hand, without a
- * session, of which rank 0 has registers that rank 1 reads. What rank 1 is told is held against what rank 0 posted, in
- * its order, and slots byte for byte. With and without keys, over a socket that takes and gives as much as each test
+/* tests/transport/net/test_bulk.c: the heads of frames, and lines: two nets made by hand, without a session. Rank 1
+ * reads registers of rank 0. The messages that arrive at rank 1 are held against those that rank 0 posted, in their
+ * order, and slots byte for byte. With and without keys, over a socket that takes and gives as much as each test
  * wants. */
 #include "graph/plan/spread/spread.h"
 #include "tests/support/mutate_plan.h"
@@ -502,7 +502,7 @@ Test(bulk, values_larger_than_all_buffers_come_whole)
     both_ways(large_values);
 }
 
-/* What was posted comes in its order, whatever it is. */
+/* Posted messages and slots of all kinds arrive in their order. */
 static void in_order(struct scene *s)
 {
     static struct said expected[LOG_MAX];

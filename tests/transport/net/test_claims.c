@@ -107,7 +107,7 @@ static void *say_hello(struct played *player, const struct keys *keys, uint32_t 
 }
 
 /* Rank 2 says HELLO in the name of `claimed`, with its own key or one that stands on no card; rank 1 only after it.
- * What rank 0 then reports, and how its session ends, as nobody says more. */
+ * Expects rank 0's report, and the end of its session, as nobody says more. */
 static void claim(uint32_t claimed, bool own_key, const char *report, const char *error)
 {
     struct stage stage;
@@ -153,7 +153,7 @@ static const struct door_change {
     unsigned char ticket;
 } door_changes[] = {{.version = 1}, {.rank = 1}, {.rank = 7}, {.rank = -1}, {.session = 1}, {.ticket = 1}};
 
-/* Whoever says something wrong at rank 0's door is sent away, and is not told why. */
+/* A wrong greeting at rank 0's door is turned away without a reason. */
 static void greet_wrongly(const struct played *player)
 {
     static const char garbage[DOOR_GREETING_BYTES] = "GET / HTTP/1.1";

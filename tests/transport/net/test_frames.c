@@ -240,7 +240,7 @@ static void live_on(struct scene *s, int ms, bool bulk)
     }
 }
 
-/* What was on its way over that connection may be gone, and nothing else would tell. */
+/* Frames on their way over that connection may be lost, and nothing else would tell. */
 Test(frames, of_life_do_not_keep_a_peer_to_which_the_connection_ended)
 {
     struct scene *s = scene_greeted();
@@ -390,7 +390,7 @@ Test(frames, of_a_slot_that_may_not_come_are_refused)
     expect_slot_lost(other_shape, "in parts of other sizes");
 }
 
-/* Of a register with several slots. */
+/* A transfer of a register with several slots. */
 static const struct transfer *transfer_of_slots(const struct scene *s)
 {
     for (uint32_t i = 0; i < s->links.transfers_count; i++) {

@@ -319,7 +319,7 @@ Test(links, spans_hold_each_piece_once_and_fit_into_both_slots)
     cr_expect_gt(each_transfer(spans_fit_both_ends), 100);
 }
 
-/* Those of all that comes to the rank lie one behind the other, and are all that it has. */
+/* The receive slots of all transfers to the rank lie one behind the other, and there are no others. */
 static uint32_t receive_slots_fit(const struct spread *s, uint32_t rank)
 {
     const struct links *links = &s->links[rank];
@@ -353,7 +353,7 @@ static void arenas_free(const weir_plan *plan, struct arena *arenas)
     free(arenas);
 }
 
-/* What comes in place does so in the arena of the rank's own space. */
+/* A transfer in place arrives in the arena of the rank's own space. */
 static void is_in_arena(const struct spread *s, const struct transfer *transfer, const struct arena *arenas)
 {
     const plan_space *space = &s->plan->spaces[transfer->space.i];
@@ -499,7 +499,7 @@ static struct spread *spread_of_op(const char *op)
     return spread_new(sdf_plan(s), 2);
 }
 
-/* What both ends say of the one transfer: so many elements, from this one on. */
+/* Checks that both ends have one transfer, of `count` elements from `start` on. */
 static void expect_read(const char *op, int64_t start, int64_t count)
 {
     struct spread *s = spread_of_op(op);

@@ -151,7 +151,7 @@ static struct wire_frame example(uint32_t kind)
 
 #define HELLO 0x9c, V, WIRE_HELLO
 
-/* What all examples have between kind and their own fields. */
+/* The fields of all examples between kind and their own fields. */
 #define SENDER 0xcf, 1, 2, 3, 4, 5, 6, 7, 8, 0x03, 0xcd, 0x01, 0x2c
 
 struct bytes {
@@ -188,7 +188,7 @@ static void assert_refused(const struct bytes *bytes, const char *error)
     cr_assert_str_eq(weir_error(), error);
 }
 
-/* What was decoded is a frame: it comes back from its own encoding. */
+/* A decoded frame comes back from its own encoding. */
 static void assert_comes_back(const struct wire_frame *frame)
 {
     unsigned char bytes[WIRE_HEADER_MAX];
