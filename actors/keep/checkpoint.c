@@ -96,6 +96,19 @@ static weir_status open_folder(struct keep_index *index, const char *path)
     return status;
 }
 
+bool weir_checkpoint_exists(const char *path)
+{
+    struct stat stat_of;
+    if (!path || stat(path, &stat_of))
+        return path && errno != ENOENT && errno != ENOTDIR;
+    struct pool p = {0};
+    int64_t *steps = NULL;
+    bool exists = !S_ISDIR(stat_of.st_mode) || is_there(pool_text(&p, "%s/" KEEP_INDEX_NAME, path)) ||
+                  is_there(pool_text(&p, "%s/" KEEP_SHARDED_NAME, path)) || keep_root_steps(&p, path, &steps);
+    pool_free(&p);
+    return exists;
+}
+
 static weir_status prepare(weir_checkpoint *c)
 {
     struct keep_index *index = &c->index;

@@ -116,7 +116,7 @@ int main(void)
     weir_graph *g = weir_graph_new("line");
     weir_fetch(weir_affine(weir_input(g, WEIR_F32, {0}, .name = "x"), 3, .shift = 0.5), .name = "y");
     weir_plan *plan = weir_compile(g);
-    session = plan ? weir_session_open(plan) : NULL;
+    session = plan ? weir_session_open(plan, .stall_s = -1) : NULL;
     int fd = session ? weir_session_fd(session) : -1;
     loop = epoll_create1(EPOLL_CLOEXEC);
     bool failed = fd < 0 || loop < 0 || epoll_ctl(loop, EPOLL_CTL_ADD, fd, &(struct epoll_event){EPOLLIN, {.fd = fd}}) ||

@@ -47,9 +47,7 @@ static void stop(int number)
 /* Goes on from the newest checkpoint in `dir`, or the newer snapshot in memory, if there is one. */
 static weir_status resume(const char *dir, const char *memory)
 {
-    weir_checkpoint *newest = weir_checkpoint_open(dir);
-    const char *from = newest ? dir : NULL;
-    weir_checkpoint_close(newest);
+    const char *from = weir_checkpoint_exists(dir) ? dir : NULL;
     weir_status status = from || memory ? weir_session_load(session, from, .memory = memory) : WEIR_OK;
     if (!status && weir_session_step(session))
         printf("begins at step %d\n", (int)weir_session_step(session));

@@ -45,7 +45,7 @@ static weir_graph *build(void)
         weir_tensor *loss = weir_mean(weir_mul(error, error), .name = "loss");
         weir_train(loss, weir_adamw());
         weir_fetch(loss);
-        if (has("deadlock")) { /* a difference to the first of four losses waits for the last, with room for one */
+        if (has("deadlock")) { /* the difference needs each loss, and all four, but there is a slot for one */
             weir_tensor *all = weir_unbatch(weir_batch(loss, 4));
             weir_fetch(weir_sub(loss, all), .name = "difference");
             weir_slots(loss, 1);

@@ -12,7 +12,7 @@ static weir_status draw(void *ctx, const weir_view *x, int64_t step, int micro)
 int main(void)
 {
     weir_graph *g = weir_graph_new("line");
-    weir_mesh_new(g, "cpu:0-1"); /* two devices: the first mesh is where everything goes that is not placed */
+    weir_mesh_new(g, "cpu:0-1"); /* two devices; the first mesh is the default place of everything */
     weir_tensor *x = weir_input(g, WEIR_F32, {8, 1}, .name = "x", .sbp = {WEIR_S(0)}, .source = draw);
     weir_tensor *error = weir_sub(weir_linear(x, 1, .name = "line"), weir_affine(x, 3, .shift = 0.5));
     weir_train(weir_mean(weir_mul(error, error)), weir_sgd(.lr = 0.1));

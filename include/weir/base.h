@@ -1,8 +1,8 @@
-/* weir/base.h: the words that every other header uses.
+/* weir/base.h: the types that every other header uses.
  *
  * Status and error. A call that can fail for a reason outside the program returns a weir_status, or NULL, and leaves
- * one sentence in weir_error(). The sentence belongs to the calling thread and stays until its next failing call.
- * Nothing in weir calls exit() or abort() on what a user, a file or a peer did.
+ * one sentence in weir_error(). The sentence belongs to the calling thread and stays until its next failing call. No
+ * input, file or peer makes weir call exit() or abort().
  *
  *     weir_status status = weir_session_run(s, 100);
  *     if (status)
@@ -35,8 +35,8 @@
 
 WEIR_C_BEGIN
 
-/* This header's version; and that of the library that runs ("0.1.0"; static storage). A program that was compiled with one
- * header runs with each shared library of the same name, libweir.so.1. */
+/* The version of this header; weir_version() returns that of the library ("0.1.0"; static storage). A program compiled with
+ * any of these headers runs with any shared library of the same name, libweir.so.1. */
 #define WEIR_VERSION_MAJOR 0
 #define WEIR_VERSION_MINOR 1
 #define WEIR_VERSION_PATCH 0
@@ -74,8 +74,8 @@ typedef enum weir_status {
 /* The name of a status ("E_PLAN"); never NULL, static storage. */
 const char *weir_status_name(weir_status status);
 
-/* The reason of this thread's last failing call; "" if none has. Owned by the library, valid until the thread's next failing
- * call. */
+/* Returns why this thread's last failing call failed; "" if none has. Owned by the library, valid until this thread's next
+ * failing call. */
 const char *weir_error(void);
 
 /* A place in the user's program, WEIR_HERE. `file` is borrowed and must outlive the graph (a string literal does). */
@@ -104,8 +104,8 @@ const char *weir_dtype_name(weir_dtype dtype); /* "f32" */
 size_t weir_dtype_bytes(weir_dtype dtype);
 bool weir_dtype_real(weir_dtype dtype);        /* f32, f16, bf16 */
 
-/* `count` elements of a real dtype as f32, exactly; and f32 as a real dtype, rounded to the nearest, ties to even: what
- * is too large for f16 becomes infinite, a NaN stays one. The two places do not overlap. Any thread. */
+/* Convert `count` elements of a real dtype to f32 (exact), and from f32 (rounded to the nearest, ties to even: a value too
+ * large for f16 becomes infinite, a NaN stays one). `from` and `to` must not overlap. Any thread. */
 void weir_to_f32(weir_dtype dtype, const void *from, int64_t count, float *to);
 void weir_from_f32(const float *from, int64_t count, weir_dtype dtype, void *to);
 
@@ -117,8 +117,7 @@ typedef struct weir_shape {
 int64_t weir_shape_count(const weir_shape *shape); /* elements; 1 for a scalar */
 bool weir_shape_equal(const weir_shape *a, const weir_shape *b);
 
-/* One SBP, see above. S(-1) is the last dimension. No SBP but AUTO is a number that a dimension may have: .sbp = {1} is
- * a mistake. */
+/* One SBP, see above. WEIR_S(-1) is the last dimension. Plain numbers are no SBP: .sbp = {1} is a mistake. */
 typedef int weir_sbp;
 enum {
     WEIR_AUTO = 0,
@@ -130,15 +129,15 @@ enum {
 #define WEIR_IS_S(sbp) ((sbp) >= WEIR_S0 - WEIR_DIMS_MAX)
 #define WEIR_S_DIM(sbp) ((sbp) - WEIR_S0)
 
-/* An option that is left out is 0, and takes the default that its comment says. This is the number 0 for one with
- * another default: .lr = WEIR_ZERO. For a computed value, write .lr = rate ? rate : WEIR_ZERO. (It is the negative zero,
- * which equals 0 and can be told from it.) */
+/* An option that is left out is 0 and takes the default in its comment. WEIR_ZERO is the number 0 for an option with another
+ * default: .lr = WEIR_ZERO. For a computed value, write .lr = rate ? rate : WEIR_ZERO. (It is the negative zero, which
+ * equals 0 but has another sign bit.) */
 #define WEIR_ZERO (-0.0)
 
-/* The value of such an option: `fallback` when it was left out. For DSL functions of one's own. */
+/* Returns the value of such an option, or `fallback` if it was left out. For DSL functions of your own. */
 double weir_option(double given, double fallback);
 
-/* The short names of the papers, for those who ask for them before they include this. */
+/* The short names of the papers, for programs that define WEIR_SHORT_NAMES before they include this. */
 #ifdef WEIR_SHORT_NAMES
 #define S(i) WEIR_S(i)
 enum { B = WEIR_B, P = WEIR_P };
@@ -155,20 +154,20 @@ typedef struct weir_array {
     weir_shape shape;
 } weir_array;
 
-/* A shard in weir's memory, as a kernel, a source or a sink sees it. `shape` is what lies at `data`; `offset` is the
- * index of its first element in the logical tensor, whose shape is `global`. If the size varies (weir_out in <weir/graph.h>),
- * `shape` is the most that there may be, and *length rows of it (all dimensions but the first) are there: who makes it writes
- * that, who reads it reads that. Borrowed for the call. */
+/* A shard in weir's memory, as a kernel, a source or a sink sees it. `shape` is the shape at `data`; `offset` is the index of
+ * its first element in the logical tensor, whose shape is `global`. If the number of rows varies (weir_out in
+ * <weir/graph.h>), `shape` has the largest number, and *length is the number of rows with values: the writer sets it, readers
+ * read it. Borrowed for the call. */
 typedef struct weir_view {
     void *data;
     weir_dtype dtype;
     weir_shape shape;
     int64_t offset[WEIR_DIMS_MAX];
     weir_shape global;
-    int32_t *length; /* NULL: it does not vary, and all rows are there */
+    int32_t *length; /* NULL: the number of rows does not vary */
 } weir_view;
 
-/* How many rows of the view are there: 1 of a scalar. */
+/* Returns the number of rows of the view that have values; 1 for a scalar. */
 static inline int64_t weir_view_rows(const weir_view *view)
 {
     return view->length ? *view->length : view->shape.rank ? view->shape.dim[0] : 1;

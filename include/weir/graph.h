@@ -1,27 +1,26 @@
-/* weir/graph.h: the DSL. A model is written as C functions of tensors; what they build is a logical graph, which says
- * what is computed and where it is placed, not how it moves.
+/* weir/graph.h: the DSL. A model is written as C functions of tensors. These build a logical graph: it describes the
+ * computation and its placement on devices, not how data moves.
  *
  *     weir_graph *g = weir_graph_new("tiny");
  *     weir_mesh *m = weir_mesh_new(g, "cpu:0-1", .shape = {2});
- *     weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {S(0)}, .micro = true);
+ *     weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {WEIR_S(0)}, .micro = true);
  *     WEIR_ON(m, .name = "layer%d", .index = 0)
  *         x = weir_relu(weir_linear(x, 16, .name = "up"));
  *     weir_fetch(x, .name = "y");
  *
- * Options are designated initialisers behind the positional arguments; what is left out is zero, and zero is the
- * default. Where the default is another number, WEIR_ZERO says 0.
+ * Options are designated initialisers after the positional arguments. An option that is left out is zero, which means its
+ * default. Write WEIR_ZERO for the number 0 if the default is another number.
  *
- * Mistakes stick. A wrong call never returns NULL: it returns a poisoned tensor, and the graph keeps the first
- * mistake with the user's file and line. Everything that is built on a poisoned tensor is poisoned and quiet.
- * weir_compile() reports the mistake, so a program checks once. A call that is given NULL in place of all that could
- * lead to a graph returns NULL and sets weir_error(), and this thread's next weir_compile() reports it, of whatever
- * graph.
+ * Mistakes stick. A wrong call returns a poisoned tensor, and the graph keeps the first mistake with the user's file and
+ * line. Calls on a poisoned tensor return poisoned tensors and report nothing more. weir_compile() reports the mistake, so
+ * a program checks once. If all graph and tensor arguments of a call are NULL, it returns NULL and sets weir_error(), and
+ * the next weir_compile() of this thread fails with that mistake, also for another graph.
  *
- * Placement. An op lives on the mesh of the innermost WEIR_ON around it; outside of any, on that of its first input
- * that is no parameter; inputs and parameters on the graph's first mesh ("cpu:0" when it has none). A tensor that is
- * used on another mesh, or in another SBP than it has, is converted (boxed) by the compiler.
+ * Placement. An op runs on the mesh of the innermost WEIR_ON around it. Outside WEIR_ON it runs on the mesh of its first
+ * input that is not a parameter. Inputs and parameters go to the graph's first mesh, or to "cpu:0". If a tensor is used on
+ * another mesh or in another SBP than it has, the compiler inserts a conversion.
  *
- * Rates. One step runs M micro-batches (an option of weir_compile). A tensor that depends on an input with .micro =
+ * Rates. One step runs M micro-batches (.micro_batches of weir_compile). A tensor that depends on an input with .micro =
  * true exists once per micro-batch, all others once per step. The shape of a .micro input is that of one micro-batch.
  *
  * A graph and its tensors belong to one thread at a time; weir_graph_free() frees them all at once.
@@ -33,11 +32,12 @@
 
 WEIR_C_BEGIN
 
-/* A new, empty graph; NULL when there is no memory. `name` is copied. Owned by the caller. */
+/* Returns a new, empty graph, or NULL if there is no memory. `name` is copied. Owned by the caller. */
 weir_graph *weir_graph_new(const char *name);
 void weir_graph_free(weir_graph *graph);
 
-/* The first mistake made on the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. Of NULL: that it is. */
+/* Returns the first mistake of the graph ("model.c:42: matmul: ..."), or NULL. Owned by the graph. For a NULL graph it returns
+ * a sentence that says so. */
 const char *weir_graph_mistake(const weir_graph *graph);
 
 /* ---- meshes ---- */
@@ -55,10 +55,10 @@ typedef struct weir_mesh_opts {
 weir_mesh *weir_mesh_new_at(weir_graph *graph, const char *devices, const weir_mesh_opts *opts);
 int weir_mesh_size(const weir_mesh *mesh); /* devices */
 
-/* Places what is built in the statement or block that follows on `mesh` (NULL: as outside), and puts `.name` before its
- * names, joined by '/'. "%d" in the name is replaced by the number .index: WEIR_ON(m, .name = "h%d", .index = i). C takes it without `.index =`.
- * Tensors built there belong to the mesh's graph, or to one that is made there. `break`, `continue` and `return` leave the
- * scope as they should. */
+/* Places tensors that the next statement or block builds on `mesh` (NULL: as outside), and puts `.name` and a '/' before their
+ * names. .index replaces "%d" in the name: WEIR_ON(m, .name = "h%d", .index = i); in C, `.index =` may be left out. Tensors
+ * built there belong to the mesh's graph, or to a graph that is made there. `break`, `continue` and `return` leave the
+ * scope correctly. */
 typedef struct weir_scope_opts {
     size_t size;
     weir_src src;
@@ -69,8 +69,8 @@ typedef struct weir_scope_opts {
 } weir_scope_opts;
 typedef struct weir_scope {
     weir_graph *graph;
-    int depth;   /* what was open before */
-    int program; /* what was being built before */
+    int depth;   /* scopes that were open before */
+    int program; /* that was being built before */
     bool done;
     const weir_graph *outer; /* of the scope around it in this thread, */
     int64_t outer_since_ns;  /* and since when it is open */
@@ -88,7 +88,7 @@ void weir_scope_leave(weir_scope *scope);
 #define WEIR_CAT_(a, b) a##b
 #define WEIR_CAT(a, b) WEIR_CAT_(a, b)
 #define WEIR_ON(m, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .mesh = m, __VA_ARGS__)
-/* A name without a placement. */
+/* Adds a name and no placement. */
 #define WEIR_NAMED(g, ...) WEIR_ON_(WEIR_CAT(weir_scope_, __LINE__), .graph = g, .name = __VA_ARGS__)
 
 /* ---- programs ---- */
@@ -96,70 +96,69 @@ void weir_scope_leave(weir_scope *scope);
 typedef struct weir_program_opts {
     size_t size;
     weir_src src;
-    bool train; /* it trains, as "main" does: weir_dropout drops, weir_train() may be called [it does not] */
+    bool train; /* trains, as "main" does: weir_dropout() drops, and weir_train() may be called [false] */
 } weir_program_opts;
 
-/* Everything built from here on belongs to the program `name`, up to another call or the end of the scope that the call is
- * in; before the first one to "main". A run runs one program (.program of weir_session_run); all of them share the graph's
- * parameters and states, and nothing else:
+/* A graph may have several programs, such as "main" and "eval". They share the graph's parameters and states, and nothing
+ * else. A run runs one program (.program of weir_session_run). Tensors built after this call belong to the program `name`,
+ * until another such call or the end of the enclosing scope; tensors built before the first call belong to "main".
  *
  *     weir_tensor *loss = model(g);                 // weir_input(.name = "tokens"), weir_param(.name = "w"), ...
  *     weir_train(loss, weir_adamw());
  *     WEIR_PROGRAM(g, "eval")
  *         weir_fetch(model(g), .name = "loss");     // the same parameters; other tokens
  *
- * A parameter or state that is asked for again in another program, by the same full name, is the one that is there:
- * with its shape and dtype (else that is a mistake), and where, how laid out and how filled the first asked for. One of
- * a program's other names may be that of another program, too: what a program other than main builds is known outside
- * as "eval/loss". So that is what to push, pull and bind.
+ * weir_param() or weir_state() with the full name of one that another program made returns that one. Its shape and dtype must
+ * be the same, else it is a mistake; mesh, layout and initial values are those of the first call. Two programs may use one
+ * name for other things, such as a fetch. To push, pull or bind, put the program before the name: "eval/loss"; names of
+ * main have no prefix.
  *
- * A program that uses another's value reads it as the other's last step left it. No two programs change the same thing (a
- * parameter that one trains, a state that one sets). */
+ * A program reads the value of another program as the other's last step left it. Only one program may train a given
+ * parameter, or set a given state. */
 #define weir_graph_program(graph, name, ...) \
     weir_graph_program_at(graph, name, WEIR_OPTS(weir_program_opts, __VA_ARGS__))
 void weir_graph_program_at(weir_graph *graph, const char *name, const weir_program_opts *opts);
 
-/* The same for the statement or block that follows. */
+/* The same for the next statement or block. */
 #define WEIR_PROGRAM(graph, name, ...)              \
     WEIR_IN_(WEIR_CAT(weir_scope_, __LINE__),       \
              weir_program_enter(graph, name, WEIR_OPTS(weir_program_opts, __VA_ARGS__)))
 weir_scope weir_program_enter(weir_graph *graph, const char *name, const weir_program_opts *opts);
 
-/* Whether what is built now belongs to a program that trains. */
+/* Returns whether the program that is being built trains. */
 bool weir_graph_trains(const weir_graph *graph);
 
-/* ---- tensors that come from outside ---- */
+/* ---- inputs ---- */
 
-/* Fills `dst` (the whole logical tensor) for one micro-batch (or one step, when not .micro). Runs on a thread that
- * calls the sources, sinks and calls of one device and computes nothing, so it may wait for a disk: meanwhile the
- * device works on what came before. It is called in order, and runs ahead by a value or two, or by what a link
- * between hosts asks for (weir_compile(.link)), but not beyond the run.
- * WEIR_END: there is no value for this step, and none for later ones; the session ends before it. Anything else but
- * WEIR_OK fails the session, when the steps before have been finished. */
+/* Fills `dst` (the whole logical tensor) for one micro-batch (without .micro: for one step). It runs on a thread that only
+ * calls the sources, sinks and calls of one device, so it may wait for a disk while the device computes on earlier values.
+ * It is called in order, ahead by a value or two (or by more for a link between hosts, weir_compile(.link)), but not beyond
+ * the run.
+ * WEIR_END: there is no value for this step and later ones; the session ends before this step. Any other status but
+ * WEIR_OK fails the session, after the earlier steps have been finished. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
-/* The position of a source: what its next values follow from beside the step, so that a session that loads a checkpoint
- * goes on with them. A source that is a function of the step alone needs none; one may still save what it reads, and
- * see in restore whether that is the same. Both are called by the thread that calls weir_session_save() or _load(),
- * while nothing runs; `step` is that of the next value.
+/* Save and restore the position of a source in a checkpoint, if its next values depend on more than the step. A source that
+ * is a function of the step alone needs neither; it may still save the name of its file, and compare in restore. The thread
+ * that calls weir_session_save() or weir_session_load() calls them while nothing runs; `step` is that of the next value.
  *
- * save writes at most WEIR_SOURCE_BYTES_MAX bytes, and to *count how many. restore is given what save wrote. Anything
- * but WEIR_OK fails the call, and a sentence in `why` says why not; a sentence with WEIR_OK is a remark, and is
- * reported. */
+ * save writes at most WEIR_SOURCE_BYTES_MAX bytes to `bytes` and their number to *count. restore gets the bytes that save
+ * wrote. Any status but WEIR_OK fails the call, and restore may write the reason to `why`. A sentence in `why` with WEIR_OK is
+ * reported as a remark. */
 #define WEIR_SOURCE_BYTES_MAX 65536
 typedef weir_status (*weir_source_save_fn)(void *ctx, int64_t step, void *bytes, size_t *count);
 typedef weir_status (*weir_source_restore_fn)(void *ctx, int64_t step, const void *bytes, size_t count, char *why,
                                               size_t why_bytes);
-/* Is given the whole value of a fetched tensor. Runs on the same thread as a source of that device, in order. */
+/* Receives the whole value of a fetched tensor. It runs on the same thread as the sources of that device, in order. */
 typedef weir_status (*weir_sink_fn)(void *ctx, const weir_view *value, int64_t step, int micro);
 
 typedef struct weir_input_opts {
     size_t size;
     weir_src src;
-    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0 */
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; {0}: a scalar */
     const char *name;
-    weir_sbp sbp[WEIR_AXES_MAX]; /* how it is laid out over its mesh; AUTO: deduced */
+    weir_sbp sbp[WEIR_AXES_MAX]; /* layout over its mesh; AUTO: deduced */
     bool micro;                  /* a new value for every micro-batch; else for every step */
-    weir_source_fn source;       /* NULL: comes from weir_session_push() */
+    weir_source_fn source;       /* NULL: values come from weir_session_push() */
     void *ctx;
     weir_source_save_fn save;    /* of the source's position [none] */
     weir_source_restore_fn restore;
@@ -171,8 +170,8 @@ typedef struct weir_input_opts {
     weir_input_at(graph, dtype, WEIR_OPTS(weir_input_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *opts);
 
-/* How a parameter starts: a function of (the seed given to weir_compile, the parameter's name, the element's index).
- * Left out, it is as whatever takes the option says: .init = WEIR_VALUE(0) are zeros everywhere. A number without a kind,
+/* Initial values of a parameter: a function of the seed given to weir_compile(), the parameter's name and the element's
+ * index. Without .init, the function that takes the option has a default (see there). A number without a kind,
  * .init = {0.1}, is a mistake. */
 typedef enum weir_init_kind {
     WEIR_INIT_DEFAULT,
@@ -202,12 +201,12 @@ typedef struct weir_param_opts {
     bool frozen;                 /* not trained */
 } weir_param_opts;
 
-/* A parameter: made once, changed by the optimizer alone. weir_param(g, WEIR_F32, {8, 16}, .name = "w") */
+/* Makes a parameter, which only the optimizer changes. weir_param(g, WEIR_F32, {8, 16}, .name = "w") */
 #define weir_param(graph, dtype, ...) \
     weir_param_at(graph, dtype, WEIR_OPTS(weir_param_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param_opts *opts);
 
-/* ---- what later steps read ---- */
+/* ---- states: values that later steps read ---- */
 
 typedef struct weir_state_opts {
     size_t size;
@@ -216,49 +215,48 @@ typedef struct weir_state_opts {
     const char *name;
     weir_mesh *mesh;             /* NULL: as by WEIR_ON, else the graph's first */
     weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
-    weir_init init;              /* what the first steps read; default: zeros */
-    int delay;                   /* a step reads what was set so many steps before [1] */
+    weir_init init;              /* that the first steps read; default: zeros */
+    int delay;                   /* a step reads the value that was set so many steps before [1] */
 } weir_state_opts;
 
-/* A value that lives from step to step: each step reads what an earlier one set it to, with weir_state_set(), so a loop
- * over time is not unrolled:
+/* Makes a value that lives from step to step: each step reads the value that an earlier step set with weir_state_set(). So
+ * a loop over time needs no unrolling:
  *
  *     weir_tensor *h = weir_state(g, WEIR_F32, {batch, dim}, .name = "h");
  *     weir_tensor *next = weir_tanh(weir_add(weir_linear(x, dim), weir_linear(h, dim)));
  *     weir_state_set(h, next);
  *
- * It is what a parameter is, but for who changes it: a register that starts full, laid out and placed like any tensor,
- * read and written between runs by name (weir_session_read, weir_session_write), of kind WEIR_STATE. It exists once a
- * step; all micro-batches of a step read the same value. No gradient flows into it: a step learns from itself alone.
- * One that is never set is a constant. */
+ * Like a parameter it has a layout and a place, starts with .init, and can be read and written between runs by its name
+ * (weir_session_read, weir_session_write); its kind is WEIR_STATE. It exists once a step; all micro-batches of a step read
+ * the same value. No gradient flows into earlier steps. A state that is never set is a constant. */
 #define weir_state(graph, dtype, ...) \
     weir_state_at(graph, dtype, WEIR_OPTS(weir_state_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_state_at(weir_graph *graph, weir_dtype dtype, const weir_state_opts *opts);
 
-/* Gives the state what the step that comes .delay steps later reads: `value`, of the state's dtype and shape, which must
- * exist once a step. Once for each state. */
+/* Sets the value that the step .delay steps later reads. `value` has the state's dtype and shape and must exist once a step.
+ * At most once for each state. */
 #define weir_state_set(state, value) weir_state_set_at(state, value, WEIR_HERE)
 void weir_state_set_at(weir_tensor *state, weir_tensor *value, weir_src src);
 
-/* The next step reads the state as it is, but for its rows position .. position + n - 1, which are `rows`: as
- * weir_append() (<weir/ops.h>) gives it, in place, so what it costs does not grow with the state. In place of
- * weir_state_set(). The state has a .delay of 1; this step still reads it without the new rows. */
+/* Replaces rows position .. position + n - 1 of the state by the n `rows` for the next step, as weir_append() (<weir/ops.h>)
+ * does. It works in place, so its cost does not grow with the state. Use it in place of weir_state_set(). The state must
+ * have .delay 1; this step still reads the state without the new rows. */
 #define weir_state_append(state, rows, position) weir_state_append_at(state, rows, position, WEIR_HERE)
 void weir_state_append_at(weir_tensor *state, weir_tensor *rows, weir_tensor *position, weir_src src);
 
-/* ---- tensors that go outside ---- */
+/* ---- outputs ---- */
 
 typedef struct weir_fetch_opts {
     size_t size;
     weir_src src;
     const char *name;   /* NULL: the tensor's */
-    weir_sink_fn sink;  /* NULL: taken by weir_session_pull() */
+    weir_sink_fn sink;  /* NULL: weir_session_pull() takes the values */
     void *ctx;
-    int slots;          /* values kept before the producer waits; 0: 2 */
+    int slots;          /* values kept before the producer waits [2] */
     const char *queue;  /* of a sink: see weir_call_opts */
 } weir_fetch_opts;
 
-/* Delivers the whole value of `x`, once per micro-batch or once per step, as it exists. */
+/* Delivers the whole value of `x`, once per micro-batch or once per step, as often as `x` exists. */
 #define weir_fetch(x, ...) weir_fetch_at(x, WEIR_OPTS(weir_fetch_opts, __VA_ARGS__))
 void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *opts);
 
@@ -272,20 +270,20 @@ typedef struct weir_shard_opts {
     weir_mesh *mesh;             /* NULL: stays on its mesh */
 } weir_shard_opts;
 
-/* `x`, converted to another SBP, another mesh or both. P -> S, B, P; any other -> any. */
+/* Returns `x` converted to another SBP, another mesh or both. Every conversion is allowed, but integers have no P. */
 #define weir_shard(x, ...) weir_shard_at(x, WEIR_OPTS(weir_shard_opts, __VA_ARGS__))
 weir_tensor *weir_shard_at(weir_tensor *x, const weir_shard_opts *opts);
 
-/* The values of a step's n micro-batches as one, {n, shape of x...}, that exists once a step: so what reads it is called
- * once for all of them. n is as many as weir_compile() is told (.micro_batches), or that is a mistake there. And the
- * way back: of x, {n, ...}, which exists once a step, each micro-batch has its own row. Neither has a gradient. */
+/* weir_batch() collects the values of a step's n micro-batches in one tensor {n, shape of x...}, which exists once a step. n
+ * must be .micro_batches of weir_compile(). weir_unbatch() is the reverse: from x of shape {n, ...}, which exists once a
+ * step, each micro-batch gets its row. Neither has a gradient. */
 #define weir_batch(x, n) weir_batch_at(x, n, WEIR_HERE)
 weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src);
 #define weir_unbatch(x) weir_unbatch_at(x, WEIR_HERE)
 weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src);
 
-/* Fixes the number of slots of the register that will hold `x` (the credit of its producer). The compiler then neither
- * raises nor lowers it, and refuses the plan when it cannot be live with so few. */
+/* Sets the number of slots of the register of `x`. The compiler then neither raises nor lowers it, and fails if the plan would
+ * deadlock with so few. */
 #define weir_slots(x, slots) weir_slots_at(x, slots, WEIR_HERE)
 void weir_slots_at(weir_tensor *x, int slots, weir_src src);
 
@@ -294,9 +292,9 @@ void weir_slots_at(weir_tensor *x, int slots, weir_src src);
 #define WEIR_CALL_IN_MAX 64
 #define WEIR_CALL_OUT_MAX 8
 
-/* An output of weir_call_many(). One that varies has from call to call another number of rows, from 0 to shape[0]: the
- * function writes it to *length of the view, where it finds 0. Calls that read the value, and sinks, find it there; no
- * other op takes such a value. It counts as two of the 8 outputs. */
+/* An output of weir_call_many(). With .varies each call may produce a different number of rows, from 0 to shape[0]: the
+ * function writes it to *length of the view, which is 0 before. Calls and sinks that read the value find it there; no other op
+ * takes such a value. It counts as two of the 8 outputs. */
 typedef struct weir_out {
     weir_dtype dtype;
     int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
@@ -314,47 +312,47 @@ typedef struct weir_call_opts {
     bool varies;
     weir_sbp sbp[WEIR_AXES_MAX];
     weir_out out[WEIR_CALL_OUT_MAX]; /* of weir_call_many(); ends at the first without a dtype */
-    weir_sbp in_sbp[WEIR_CALL_IN_MAX][WEIR_AXES_MAX]; /* if any SBP is given, of an input or an output, the function is
-                                    called on every device of the mesh, with its part of each input, for its part of each
-                                    output, or its term (P); what is left out is B. A value that varies is B */
+    weir_sbp in_sbp[WEIR_CALL_IN_MAX][WEIR_AXES_MAX]; /* if any input or output has an SBP, every device of the mesh calls
+                                    the function, with its shards of the inputs, for its shards of the outputs (P: its
+                                    terms); an SBP that is left out is B. A value that varies must be B */
     void *ctx;                   /* args->host of the call */
-    weir_open_fn open;           /* makes args->host_state, for each session anew [none: it is NULL] */
+    weir_open_fn open;           /* makes args->host_state in each session [none: it is NULL] */
     weir_close_fn close;
-    bool skips;                  /* not called when an input that varies is empty: what it makes, all of which varies, is
-                                    then empty, too. So a filter stops what it lets not pass */
-    const char *queue;           /* sources, sinks and calls of one device that name the same queue are called by one
-                                    thread, and those of another queue hold them up in nothing [the device's own] */
+    bool skips;                  /* not called if an input that varies is empty: its outputs, which all must vary, are then
+                                    empty, too. So an empty value skips every call after a filter */
+    const char *queue;           /* one thread calls the sources, sinks and calls of one device that name the same queue; a
+                                    slow one delays only its own queue [the device's queue] */
     weir_graph *graph;           /* needed when there are no inputs */
     bool micro;                  /* without inputs: called for every micro-batch, else for every step */
 } weir_call_opts;
 
-/* One output from up to 64 inputs, all whole (B) unless an SBP is given: a stage of one's own, such as decoding or
- * sampling. Called once for every value, in order, on the first device of the mesh; it is called although nobody may read
- * what it makes. Each call is an actor of its own. No gradient flows through it.
+/* Calls a C function of the program as an op: one output from up to 64 inputs, all whole (B) unless an SBP is given, for
+ * example to decode or to sample. The function is called once for every value, in order, on the first device of the mesh,
+ * also if nothing reads its output. Each call is an actor. No gradient flows through it.
  *     weir_call(fn, {x, y}, .dtype = WEIR_F32, .shape = {8}, .ctx = &mine)
  *
- * The function may wait, as a source may. Without inputs ({NULL}) it is a source: called ahead by a value or two, and
- * WEIR_END from it ends the run as there. A register that it hands to another queue, or reads of one, has two slots unless
- * weir_slots() says otherwise: so two calls on two queues work at the same time on two values. */
+ * The function may wait, as a source may. Without inputs ({NULL}) it is a source: it is called ahead by a value or two, and
+ * WEIR_END ends the run as there. A register between two queues has two slots unless weir_slots() sets another number, so
+ * two calls on two queues work at the same time on two values. */
 #define weir_call(fn, ...) weir_call_at(fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
 weir_tensor *weir_call_at(weir_kernel_fn fn, const weir_call_opts *opts);
 
-/* The same with up to 8 outputs, which go to outs[0], outs[1], ... With none (no .out; `outs` may be NULL) it is there for
- * its effect alone, as a sink of several inputs is.
+/* The same with up to 8 outputs, which go to outs[0], outs[1], ... Without outputs (no .out; `outs` may be NULL) the function
+ * is called only for its effect, as a sink of several inputs.
  *     weir_tensor *y[2];
  *     weir_call_many(y, fn, {x}, .out = {{.dtype = WEIR_F32, .shape = {8}}, {.dtype = WEIR_I32, .shape = {2}}}); */
 #define weir_call_many(outs, fn, ...) \
     weir_call_many_at(outs, fn, WEIR_OPTS(weir_call_opts, .in = __VA_ARGS__))
 void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_opts *opts);
 
-/* How many rows of a value that varies are there: an i32 scalar that exists as often as it. NULL of one that does not
+/* Returns the number of rows of a value that varies, as an i32 scalar that exists as often as the value. NULL if `x` does not
  * vary. */
 weir_tensor *weir_length(const weir_tensor *x);
 
-/* ---- queries; of NULL: NULL, zeros, and that it is poisoned ---- */
+/* ---- queries; for NULL they return NULL, zeros, and true for poisoned ---- */
 
 weir_graph *weir_tensor_graph(const weir_tensor *x);
-weir_type weir_tensor_type(const weir_tensor *x);      /* logical; of a poisoned tensor: zeros */
+weir_type weir_tensor_type(const weir_tensor *x);      /* logical; for a poisoned tensor: zeros */
 const char *weir_tensor_name(const weir_tensor *x);    /* "h0/q"; owned by the graph */
 weir_mesh *weir_tensor_mesh(const weir_tensor *x);
 bool weir_tensor_poisoned(const weir_tensor *x);

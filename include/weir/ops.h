@@ -1,6 +1,6 @@
-/* weir/ops.h: the built-in ops. Values are f32 unless said otherwise; shapes are logical. Each is described by a
- * weir_op in kernels/ (its rules and kernels); these functions check nothing themselves. Every one takes .name and
- * returns a tensor owned by the graph, poisoned after a mistake.
+/* weir/ops.h: the built-in ops. Values are f32 unless a comment says otherwise; shapes are logical. Each op is a weir_op
+ * (<weir/op.h>), whose rules check the arguments. Every function takes .name and returns a tensor owned by the graph,
+ * poisoned after a mistake.
  *
  *     weir_tensor *h = weir_gelu(weir_linear(weir_layernorm(x), 256, .name = "up"));
  *     weir_tensor *y = weir_add(x, weir_linear(h, 64, .name = "down"));
@@ -80,11 +80,10 @@ typedef struct weir_linear_opts {
     weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
     bool no_bias;
     weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
-    bool by_row;                    /* each row as if it were alone: its bits do not depend on how many there are. Slower
-                                       where there are many */
+    bool by_row;                    /* the bits of a row do not depend on the number of rows; slower if there are many */
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
- * [out] (zeros at first). The parameters are f32; of an x that is f16 or bf16 a cast of the weight is the factor. */
+ * [out] (initially zeros). The parameters are f32; if x is f16 or bf16, the weight is cast to its dtype. */
 #define weir_linear(x, out, ...) weir_linear_at(x, out, WEIR_OPTS(weir_linear_opts, __VA_ARGS__))
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts *opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
@@ -149,10 +148,10 @@ typedef struct weir_attention_kept_opts {
     int heads;     /* default 1; divides the last dimension */
     double scale;  /* default 1/sqrt(dim/heads) */
 } weir_attention_kept_opts;
-/* Causal attention of n new rows behind those that were kept: q, k, v [batch, n, dim], keys and values [batch, room,
- * dim], position i32 with one element -> [batch, n, dim]. Row i stands at position + i; it sees the kept rows 0 ..
- * position - 1 and the new ones 0 .. i. A row's bits do not depend on which of those before it are kept and which are
- * new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
+/* Causal attention with a cache: n new rows after the cached ones. q, k, v [batch, n, dim], keys and values (the cache)
+ * [batch, room, dim], position i32 with one element -> [batch, n, dim]. New row i is at position + i; it sees the cached
+ * rows 0 .. position - 1 and the new rows 0 .. i. The bits of a row do not depend on which of the rows before it are cached
+ * and which are new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
 #define weir_attention_kept(q, k, v, keys, values, position, ...) \
     weir_attention_kept_at(q, k, v, keys, values, position,       \
                            WEIR_OPTS(weir_attention_kept_opts, __VA_ARGS__))
@@ -160,7 +159,7 @@ weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor 
                                     weir_tensor *values, weir_tensor *position, const weir_attention_kept_opts *opts);
 
 /* `x` [..., room, dim] with its rows position .. position + n - 1 replaced by `rows` [..., n, dim]; position is i32
- * with one element. In place where x is used nowhere else. The kernel fails unless 0 <= position <= room - n. No
+ * with one element. It works in place if nothing else uses x. The kernel fails unless 0 <= position <= room - n. No
  * gradient flows through it. */
 #define weir_append(x, rows, position, ...) \
     weir_append_at(x, rows, position, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
@@ -174,12 +173,12 @@ typedef struct weir_cross_entropy_opts {
     int32_t ignore_index;
     bool sum;             /* the sum over rows rather than the mean */
 } weir_cross_entropy_opts;
-/* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows (those
- * not ignored; 0 when all are).
+/* logits [..., classes], labels i32 [...] -> the mean, a scalar, of -log softmax(logits)[label] over all rows that are not
+ * ignored; 0 if all are ignored.
  *
- * The mean is the default, as it does not depend on the size of a batch, and one number tells how far a model is. But with
- * .ignore and several micro-batches a step trains on the mean of their means, in which a label of a micro-batch that has
- * few weighs more. Where each label is to weigh the same, train on the sum, and divide by the labels of the whole step:
+ * The mean is the default because it does not depend on the size of a batch. But with .ignore and several micro-batches a
+ * step trains on the mean of their means, in which a label counts more if its micro-batch has few. To give each label the
+ * same weight, train on the sum, and divide by the number of labels of the whole step:
  *     weir_tensor *loss = weir_cross_entropy(logits, labels, .ignore = true, .ignore_index = -1, .sum = true);
  *     weir_train(loss, weir_adamw(), .count = weir_label_count(labels, .ignore = true, .ignore_index = -1)); */
 #define weir_cross_entropy(logits, labels, ...) \
@@ -190,10 +189,10 @@ typedef struct weir_label_count_opts {
     size_t size;
     weir_src src;
     const char *name;
-    bool ignore;          /* leave out those that are ignore_index */
+    bool ignore;          /* do not count labels that are ignore_index */
     int32_t ignore_index;
 } weir_label_count_opts;
-/* labels i32 [...] -> how many there are, an f32 scalar (exact up to 2^24). No gradient flows through it. */
+/* labels i32 [...] -> the number of labels, an f32 scalar (exact up to 2^24). No gradient flows through it. */
 #define weir_label_count(labels, ...) \
     weir_label_count_at(labels, WEIR_OPTS(weir_label_count_opts, __VA_ARGS__))
 weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opts *opts);
@@ -202,12 +201,11 @@ weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opt
 typedef struct weir_reduce_opts {
     size_t size;
     weir_src src;
-    const char *written;     /* the options as they were written; filled in by the macros, which cannot tell .axes = {0}
-                                from none otherwise */
+    const char *written;     /* the text of the options, filled in by the macros, to tell .axes = {0} from no option */
     int axes[WEIR_DIMS_MAX]; /* may be negative */
     const char *name;
-    int axis_count;          /* how many of `axes` count; 0: over all dimensions */
-    bool keep;               /* reduced dimensions stay, as 1 */
+    int axis_count;          /* number of `axes`; 0: over all dimensions */
+    bool keep;               /* reduced dimensions stay, with size 1 */
 } weir_reduce_opts;
 /* weir_sum(x) over all; weir_sum(x, .axes = {-1}, .axis_count = 1); .axes without .axis_count is a mistake */
 #define weir_sum(x, ...) weir_sum_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
@@ -224,7 +222,7 @@ typedef struct weir_dims_opts {
     int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0 for reshape */
     const char *name;
 } weir_dims_opts;
-/* Same elements in the same order; one dimension may be -1. weir_reshape(x, {8, -1}) */
+/* The same elements in the same order; one dimension may be -1, which means the rest. weir_reshape(x, {8, -1}) */
 #define weir_reshape(x, ...) weir_reshape_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
 weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *opts);
 /* Dimension i of the result is dimension dims[i] of x. weir_transpose(x, {0, 2, 1}) */
@@ -245,12 +243,12 @@ typedef struct weir_concat_opts {
 weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
 
 /* ---- others ---- */
-/* Each element is 0 with probability `rate`, else x / (1 - rate); drawn anew in every firing, from the element's
- * index in the logical tensor, so every layout drops the same ones (Srivastava et al. 2014). In a program that does
- * not train (weir_graph_program) it is x itself. */
+/* Each element is 0 with probability `rate`, else x / (1 - rate) (Srivastava et al. 2014). Every firing draws new random
+ * numbers, from the element's index in the logical tensor, so every layout drops the same elements. In a program that does
+ * not train (weir_graph_program) the result is x. */
 #define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, const weir_op_opts *opts);
-/* To another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
+/* Converts to another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
 #define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, const weir_op_opts *opts);
 

@@ -336,6 +336,17 @@ Test(keep_apps, next_generation_waits_for_the_one_before_it_to_give_the_folder_u
     unsetenv("WEIR_LIVENESS");
 }
 
+Test(keep_apps, restart_never_begins_anew_beside_a_damaged_checkpoint)
+{
+    expect_status(TINY " --steps 4 --save $T/runs", 0);
+    expect_status("truncate -s 100 $T/runs/step-00000004/index.json", 0);
+    setenv("WEIR_GENERATION", "1", 1);
+    expect_status(TINY " --steps 5 --save $T/runs", 2);
+    unsetenv("WEIR_GENERATION");
+    expect_said("--save: ");
+    expect_said("step-00000004/index.json");
+}
+
 /* A checkpoint knows which images it was trained on, and how they are drawn. */
 Test(keep_apps, digits_tell_when_the_images_are_others_or_drawn_otherwise)
 {

@@ -73,13 +73,13 @@ static int64_t newest_step(const char *folder)
 static int find_start(saver *s, int64_t *step)
 {
     *step = 0;
-    int64_t kept = weir_generation() > 0 ? newest_step(s->opts.save) : -1;
-    s->from = kept >= 0 ? s->opts.save : s->opts.resume;
-    if (!s->from)
+    bool kept = weir_generation() > 0 && s->opts.save && weir_checkpoint_exists(s->opts.save);
+    s->from = kept ? s->opts.save : s->opts.resume;
+    weir_checkpoint *c = s->from ? weir_checkpoint_open(s->from) : NULL;
+    if (!s->from || (!c && kept && s->memory)) /* a snapshot may be whole; if not, loading fails */
         return -1;
-    weir_checkpoint *c = weir_checkpoint_open(s->from);
     if (!c)
-        return options_wrong(s->program, "--resume: %s", options_error(s->program));
+        return options_wrong(s->program, "%s: %s", kept ? "--save" : "--resume", options_error(s->program));
     const weir_checkpoint_info *info = weir_checkpoint_get_info(c);
     *step = info->step;
     s->seed = info->seed;
@@ -101,8 +101,12 @@ int saver_check(saver *s, const char *program, const saver_opts *opts, bool most
     if (status < 0)
         status = find_start(s, &start);
     s->start = start;
-    int64_t newest = status < 0 && ranks_first() ? newest_step(opts->save) : -1;
-    if (newest > start || (newest >= 0 && !s->from))
+    if (status >= 0 || !opts->save || !ranks_first() || !weir_checkpoint_exists(opts->save))
+        return status;
+    int64_t newest = newest_step(opts->save);
+    if (newest < 0 && s->from != opts->save)
+        return options_wrong(program, "--save: %s", options_error(program));
+    if (newest > start || !s->from)
         return options_wrong(program,
                              "--save: %s has a checkpoint of step %lld already; --resume %s goes on from there",
                              opts->save, (long long)newest, opts->save);

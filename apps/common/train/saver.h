@@ -12,7 +12,7 @@
  * --keep stay, and `best`.
  *
  * A program that `weir launch` has started again (weir_generation()) goes on from the newest checkpoint in its --save
- * folder by itself, and begins when there is none.
+ * folder by itself, and begins at step 0 if there is none. A damaged one is an error.
  *
  * Snapshots (--snapshot-every) go to the folders in memory that `weir launch` keeps for its ranks, one on each host
  * (WEIR_SNAPSHOTS). They may be made much more often, as no disk has part in it. A program that is started again goes on

@@ -367,6 +367,16 @@ Test(keep, root_opens_as_its_newest_whole_checkpoint)
     weir_checkpoint_close(c);
 }
 
+Test(keep, damaged_checkpoint_exists_and_an_empty_folder_has_none)
+{
+    cr_assert(!weir_checkpoint_exists(folder_path("a")) && mkdir(folder_path("a"), 0777) == 0);
+    cr_expect(!weir_checkpoint_exists(folder_path("a")));
+    save_usual(folder_path("a"), 8, 1, 0);
+    folder_flip(folder_path("a/step-00000008/index.json"), 3);
+    cr_expect(weir_checkpoint_exists(folder_path("a")) && weir_checkpoint_exists(folder_path("a/step-00000008")));
+    cr_expect_null(weir_checkpoint_open(folder_path("a")));
+}
+
 Test(keep, pruning_leaves_the_last_ones_and_those_with_other_names)
 {
     struct job *best = new_job(folder_path("a"), 3, 1);
