@@ -217,15 +217,15 @@ static void ring_add(struct ahead_ring *ring, struct ahead_message message)
 }
 
 /* Sends one, or keeps it until its time. `ticket_at`: where the other end finds the ticket. */
-static void tell_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahead_told told, struct ahead_message message,
+static void deliver_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahead_delivery delivery, struct ahead_message message,
                          uint64_t *ticket_at)
 {
-    assert(ticket_at || !ahead_has_tickets(told));
+    assert(ticket_at || !ahead_has_tickets(delivery));
     if (ticket_at)
         *ticket_at = message.ticket;
-    if (told == AHEAD_LATE && !AHEAD_WITHOUT(LATE))
+    if (delivery == AHEAD_LATE && !AHEAD_WITHOUT(LATE))
         ring_add(&queue->late, message);
-    else if (told == AHEAD_PUT && !AHEAD_WITHOUT(PUT))
+    else if (delivery == AHEAD_PUT && !AHEAD_WITHOUT(PUT))
         ring_add(&queue->put, message);
     else if (message.edge)
         edge_tell(lane, message.edge);
@@ -236,15 +236,15 @@ static void tell_or_keep(struct lane *lane, struct ahead_queue *queue, enum ahea
 static void tell_reader(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
                         struct actor_edge *edge, uint32_t slot, uint64_t ticket)
 {
-    tell_or_keep(lane, queue, ahead->ready, (struct ahead_message){.ticket = ticket, .edge = edge},
+    deliver_or_keep(lane, queue, ahead->ready, (struct ahead_message){.ticket = ticket, .edge = edge},
                  ahead->wrote ? &ahead->wrote[slot] : NULL);
 }
 
 static void tell_producer(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
                           struct actor_port *port, uint32_t slot, uint64_t ticket)
 {
-    enum ahead_told told = ahead->free == AHEAD_LATE && AHEAD_WITHOUT(FREE) ? AHEAD_NOW : ahead->free;
-    tell_or_keep(lane, queue, told, (struct ahead_message){.ticket = ticket, .port = port},
+    enum ahead_delivery delivery = ahead->free == AHEAD_LATE && AHEAD_WITHOUT(FREE) ? AHEAD_NOW : ahead->free;
+    deliver_or_keep(lane, queue, delivery, (struct ahead_message){.ticket = ticket, .port = port},
                  ahead->read ? &ahead->read[slot] : NULL);
 }
 

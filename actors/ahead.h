@@ -57,20 +57,20 @@
 #include "actors/watch/trace.h"
 #include "regst/device.h"
 
-enum ahead_told { AHEAD_NOW, AHEAD_AWAIT, AHEAD_PUT, AHEAD_LATE };
+enum ahead_delivery { AHEAD_NOW, AHEAD_AWAIT, AHEAD_PUT, AHEAD_LATE };
 
 /* Whether the other end awaits a ticket. */
-static inline bool ahead_has_tickets(enum ahead_told told)
+static inline bool ahead_has_tickets(enum ahead_delivery delivery)
 {
-    return told == AHEAD_AWAIT || told == AHEAD_PUT;
+    return delivery == AHEAD_AWAIT || delivery == AHEAD_PUT;
 }
 
 struct ahead_queue;
 
 /* An edge with such a queue at one end, or at both. */
 struct ahead_edge {
-    enum ahead_told ready; /* how its reader is told that a slot is full */
-    enum ahead_told free;  /* how its producer is told that one is free */
+    enum ahead_delivery ready; /* how its reader is told that a slot is full */
+    enum ahead_delivery free;  /* how its producer is told that one is free */
     struct ahead_queue *producer, *reader; /* borrowed; NULL: it does not run ahead here */
     uint64_t *wrote, *read; /* borrowed; by slot: the ticket of the producer, the reader; only of AWAIT and PUT */
 };

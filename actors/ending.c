@@ -91,7 +91,7 @@ weir_status ending_ended(const struct ending *e, uint32_t rank)
                              : error_set(WEIR_E_END, "rank %u reports: %s", last.from, last.text);
 }
 
-void ending_await_told(struct ending *e)
+void ending_await_sent(struct ending *e)
 {
     if (!e->open)
         return;

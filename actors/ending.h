@@ -14,8 +14,8 @@
  * The last two columns of a source come only when all steps before are done.
  *
  * The first of several failures has the word: its sentence is written before the state tells of it, and does not change.
- * The lock is held while the state changes and while all are told of it, the other ranks too. So whoever has seen a
- * failure and takes the lock once knows that they have been told (ending_await_told()).
+ * The lock is held while the state changes and while all are told of it, the other ranks too. So a
+ * thread that has seen a failure and takes the lock once knows that they have been told (ending_await_sent()).
  *
  * This part knows no sessions: failure.c fails one, stop.c begins and ends its runs.
  */
@@ -108,6 +108,6 @@ weir_status ending_failure_for_pull(const struct ending *ending);
 weir_status ending_ended(const struct ending *ending, uint32_t rank);
 
 /* Waits until the other ranks have been told of a failure that was seen here: the network is not to end in between. */
-void ending_await_told(struct ending *ending);
+void ending_await_sent(struct ending *ending);
 
 #endif

@@ -23,8 +23,8 @@
  * Expectations grow stale: what took 20 ns may take 44 us in the next step. So the worker looks at the clock after each
  * row of ROW_LONG firings or more, and after PACE_EVERY rows of any length. If they took longer than short ones can, it
  * is *slow* until the next look: every firing is measured, so the costs are learned anew, rows are single firings, and
- * before each the outbox is sent. So a message waits behind firings that have become long for one row (of at most
- * ROW_MAX firings), or PACE_EVERY short ones, once; after that for none. A worker that merely waited between its rows
+ * before each the outbox is sent. So when firings become long, a message waits once, behind one row of at most
+ * ROW_MAX firings or behind PACE_EVERY short rows; after that the worker is slow, and no message waits. A worker that merely waited between its rows
  * counts as slow too: it has the time to look at the clock.
  *
  * A worker obeys orders (enum lane_order): START (a run), FAIL (fire no more), STOP (end), JOIN (it shares its thread),

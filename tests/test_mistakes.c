@@ -197,10 +197,10 @@ MISTAKE(a_dimension_of_none, "@: x: dimension 1 is 0, and 4 follows it; a dimens
         HERE weir_input(g, WEIR_F32, {4, 0, 4}, .name = "x"))
 MISTAKE(a_parameter_of_none, "@: w: dimension 0 is 0, and 3 follows it; a dimension is at least 1",
         HERE weir_param(g, WEIR_F32, {0, 3}, .name = "w"))
-MISTAKE(a_negative_size, "@: x: [8, -3] is not a shape: a dimension is at least 1, and the bytes can be counted",
+MISTAKE(a_negative_size, "@: x: [8, -3] is not a valid shape: each dimension must be at least 1, and there may be at most 2^57 - 1 elements",
         HERE weir_input(g, WEIR_F32, {8, -3}, .name = "x"))
 MISTAKE(a_huge_size,
-        "@: w: [4611686018427387904, 4] is not a shape: a dimension is at least 1, and the bytes can be counted",
+        "@: w: [4611686018427387904, 4] is not a valid shape: each dimension must be at least 1, and there may be at most 2^57 - 1 elements",
         HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
 MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
 MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
@@ -208,7 +208,7 @@ MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial va
 MISTAKE(a_split_without_its_dimension,
         "@: shard: S(2) on axis 0 of the mesh \"cpu:0-3\" does not fit a tensor f32 [2, 2]",
         weir_mesh_new(g, "cpu:0-3"); HERE weir_shard(matrix("x", 2, 2), .sbp = {WEIR_S(2)}))
-MISTAKE(a_split_over_no_axis, "@: shard: S(0) on axis 1 of the mesh \"cpu:0\", which has 1",
+MISTAKE(a_split_over_no_axis, "@: shard: S(0) for mesh axis 1, but the mesh \"cpu:0\" has only 1 axis",
         HERE weir_shard(matrix("x", 2, 2), .sbp = {WEIR_B, WEIR_S(0)}))
 MISTAKE(partial_integers,
         "@: shard: P on axis 0 of the mesh \"cpu:0,2\" does not fit a tensor i32 [4]: integers have no partial sums",
@@ -226,7 +226,7 @@ MISTAKE(a_parameter_named_as_an_op, "@: the name \"y\" is already in use, since 
         weir_relu(matrix("x", 2, 2), .name = "y"); HERE weir_param(g, WEIR_F32, {8}, .name = "y"))
 MISTAKE(two_fetches_of_a_name, "@: fetch: \"y\" is fetched already, at @; give one of the two a .name of its own",
         weir_tensor *x = matrix("x", 2, 2); weir_fetch(x, .name = "y"); HERE weir_fetch(x, .name = "y"))
-MISTAKE(a_program_without_a_name, "@: program: a name has 1 to 63 letters, none of them '/' or ':'",
+MISTAKE(a_program_without_a_name, "@: program: a name must have 1 to 63 bytes, without '/' and ':'",
         HERE weir_graph_program(g, ""))
 
 /* ---- ops ---- */
@@ -280,17 +280,17 @@ MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
         weir_tensor *x = weir_input(g, WEIR_F32, {1, 4, 8}, .name = "x"); HERE weir_attention(x, x, x, .heads = 3))
 MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or more",
         HERE weir_linear(weir_input(g, WEIR_F32, {4}, .name = "x"), 2))
-MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2", HERE weir_linear(matrix("x", 4, 2), -2))
-MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8 cannot be", HERE weir_embedding(ids(), 0, 8))
+MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2; it must be at least 1", HERE weir_linear(matrix("x", 4, 2), -2))
+MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8; it needs 1 to 2^31 - 1 rows of at least 1", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
         "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",
         HERE weir_cross_entropy(matrix("x", 4, 2), matrix("y", 4, 1)))
 MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where logits have [5, 2]",
         HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
-MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: eps is nan", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
+MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: .eps is nan; it must be a finite number of 0 or more", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
 MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
-MISTAKE(an_init_that_is_no_number, "@: w: .init cannot be drawn from nan and 0",
+MISTAKE(an_init_that_is_no_number, "@: w: .init has the numbers nan and 0; both must be finite",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
 #define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
 MISTAKE(an_init_with_a_number_and_no_kind, "@: w: .init has the number 0.1 and no kind" KINDS,
@@ -343,10 +343,10 @@ MISTAKE(no_slots, "@: slots: a register needs at least one slot, not 0, for \"y\
         HERE weir_slots(weir_relu(matrix("x", 2, 2), .name = "y"), 0))
 MISTAKE(slots_of_a_parameter, "@: slots: the parameter \"w\" is changed in place and has one slot, not 2",
         HERE weir_slots(weir_param(g, WEIR_F32, {2}, .name = "w"), 2))
-MISTAKE(a_fetch_with_less_than_no_slots, "@: fetch: a register cannot have -1 slots",
+MISTAKE(a_fetch_with_less_than_no_slots, "@: fetch: .slots is -1; it must be 1 or more, or 0 for the default",
         HERE weir_fetch(matrix("x", 2, 2), .slots = -1))
 MISTAKE(another_programs_tensor,
-        "@: relu: \"y\" belongs to the program main; eval can use its parameters and states alone",
+        "@: relu: \"y\" is computed in the program main; eval can read only parameters and states of it",
         weir_tensor *y = weir_relu(matrix("x", 2, 2), .name = "y"); weir_graph_program(g, "eval"); HERE weir_relu(y))
 
 /* ---- training ---- */
@@ -365,7 +365,7 @@ MISTAKE(an_infinite_clip, "@: train: .clip_norm of the optimizer is inf; it is 0
         HERE weir_train(loss(), weir_adamw(.clip_norm = INFINITY)))
 MISTAKE(an_option_of_another_optimizer, "@: train: .momentum is SGD's; AdamW has .beta1",
         HERE weir_train(loss(), weir_adamw(.momentum = 0.9)))
-MISTAKE(a_warm_up_beyond_the_end, "@: train: .warmup of 100 steps does not fit a .total of 50",
+MISTAKE(a_warm_up_beyond_the_end, "@: train: .warmup is 100 and .total is 50; neither may be negative, and .warmup must be less than a .total that is given",
         HERE weir_train(loss(), weir_adamw(.warmup = 100, .total = 50)))
 MISTAKE(training_twice, "@: train: the graph is trained already, at @", weir_tensor *l = loss(); 
         HERE weir_train(l, weir_sgd()), weir_train(l, weir_sgd()))
@@ -374,7 +374,7 @@ MISTAKE(training_of_a_matrix, "@: train: the loss must be one f32 number; \"up\"
 MISTAKE(training_of_nothing, "@: train: \"loss\" depends on no parameter that trains",
         HERE weir_train(weir_mean(matrix("x", 4, 2), .name = "loss"), weir_sgd()))
 MISTAKE(training_of_what_does_not_train,
-        "@: train: the program eval does not train: it is without dropout; say .train = true",
+        "@: train: the program eval was made without .train = true, so it cannot train (and its dropout is off)",
         weir_graph_program(g, "eval"); HERE weir_train(loss(), weir_sgd()))
 
 /* ---- compiling ---- */
@@ -475,7 +475,7 @@ RUN(workers_beyond_all,
     HERE !weir_session_open(plan, .workers = 100000))
 RUN(a_step_below_zero, "@: weir_session_open: .first_step is -5; from 0 to 9223372036854775807 can be",
     HERE !weir_session_open(plan, .first_step = -5))
-RUN(no_steps, "weir_session_start: cannot run 0 steps", HERE weir_session_run(s, 0))
+RUN(no_steps, "weir_session_start: cannot run 0 steps; .steps must be 1 or more, .first_step 0 or more, and the last step times the micro-batches must fit in 63 bits", HERE weir_session_run(s, 0))
 RUN(a_program_that_is_none, "weir_session_start: the plan has no program 'eval'; there is 'main'",
     HERE weir_session_run(s, 1, .program = "eval"))
 RUN(a_push_to_nothing, "weir_session_push: there is no 'z' to push; there is 'x'",

@@ -14,15 +14,15 @@
  *
  * The session uses the cluster, which sees of it only struct cluster_owner (ranks.c).
  *
- * Rounds. A call that all ranks make together at rest (open, read, write) is a round: each sends what it has to give, then a
- * mark to its neighbours (transport/net/peer.h), and waits for theirs. Rank 0, whose neighbours are all, sends its marks
- * last, when it has all others'. So a round ends for nobody before all have begun it, and what a neighbour has sent before
- * its mark has arrived. A rank can be at most one round ahead of another, so what comes early is bounded. A mark says what
- * the round is for: ranks that make different calls are told. A rank that runs while others are in a round sends no mark; so
- * who waits for long asks those whose marks it lacks, saying how many runs it has begun: one that has begun more, and not
- * this round, makes other calls.
+ * Rounds. A call that all ranks make together at rest (open, read, write) is a round. Each rank sends its data, then a mark to
+ * its neighbours (transport/net/peer.h), and waits for their marks. Every rank is a neighbour of rank 0, which sends its marks
+ * last, when it has those of all others. So a round ends on no rank before all ranks have begun it, and data that a neighbour
+ * sent before its mark has arrived. A rank is at most one round ahead of another, so early data is bounded. A mark names the
+ * kind of the round: ranks that make different calls get an error. A rank that runs sends no mark. So a rank that waits for
+ * long asks the ranks whose marks it lacks, and says how many runs it has begun: one that has begun more runs, and not this
+ * round, makes other calls.
  *
- * The session's thread runs all of this but the hooks, which whoever is at the network's sockets calls
+ * The session's thread runs all of this but the hooks, which the thread at the network's sockets calls
  * (transport/net/net.h).
  */
 #ifndef ACTORS_CLUSTER_CLUSTER_H

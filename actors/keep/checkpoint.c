@@ -428,7 +428,7 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!t->dtype)
         return error_set(WEIR_E_UNSUPPORTED, "%s: tensor %s: %s", c->index.info.path, t->name, t->unread);
     if (!weir_checkpoint_reads_as(t, value->dtype) || slot < 0 || slot >= t->slots || !keep_box_inside(&box, &t->shape))
-        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: what is to be read is not in it, or is not %s",
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: the elements to be read are not all in it, or are not to be read as %s",
                          c->index.info.path, t->name, weir_dtype_name(t->dtype));
     if (!value->data && weir_shape_count(&value->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",

@@ -1,4 +1,4 @@
-/* actors/session/callbacks.h: the user's functions: sources, sinks, calls, and what their kernels keep open. host.c has them.
+/* actors/session/callbacks.h: the user's functions: sources, sinks, calls, and what their kernels keep open.
  */
 #ifndef ACTORS_SESSION_CALLBACKS_H
 #define ACTORS_SESSION_CALLBACKS_H
@@ -7,7 +7,7 @@
 #include "actors/actor.h"
 
 struct session_callbacks {
-    host_binding *bindings; /* owned; parallel to the plan's hosts */
+    callback_binding *bindings; /* owned; parallel to the plan's hosts */
     bool keeps;             /* some kernel has an `open` */
     uint32_t opened;        /* kernels, the first, whose `open` was called where there is one */
 };

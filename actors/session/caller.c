@@ -39,23 +39,23 @@ static bool home_is_here(const struct home *home)
 
 /* ---- which sessions are open ---- */
 
-#define PLACES 64
+#define ENTRIES 64
 
 /* Pieces are never freed: who looks holds no lock. */
 struct piece {
-    struct place place[PLACES];
+    struct caller_entry entry[ENTRIES];
     _Atomic(struct piece *) next; /* owned */
 };
 static struct piece pieces;
-static char closing; /* what a place has instead of a session that is being closed */
+static char closing; /* what an entry has instead of a session that is being closed */
 
-/* The place that has this. All of this is seq_cst: see enter(). */
-static struct place *find(const void *session)
+/* The entry that has this. All of this is seq_cst: see enter(). */
+static struct caller_entry *find(const void *session)
 {
     for (struct piece *p = &pieces; p; p = atomic_load(&p->next))
-        for (int i = 0; i < PLACES; i++)
-            if (atomic_load(&p->place[i].session) == session)
-                return &p->place[i];
+        for (int i = 0; i < ENTRIES; i++)
+            if (atomic_load(&p->entry[i].session) == session)
+                return &p->entry[i];
     return NULL;
 }
 
@@ -76,10 +76,10 @@ weir_status caller_opens(struct weir_session *s)
 {
     for (;;) {
         struct weir_session *none = NULL;
-        s->callers.place = find(NULL);
-        if (s->callers.place && atomic_compare_exchange_strong(&s->callers.place->session, &none, s))
+        s->callers.entry = find(NULL);
+        if (s->callers.entry && atomic_compare_exchange_strong(&s->callers.entry->session, &none, s))
             return WEIR_OK;
-        if (!s->callers.place && !list_grow())
+        if (!s->callers.entry && !list_grow())
             return error_set(WEIR_E_MEMORY, "no memory for a session");
     }
 }
@@ -92,15 +92,15 @@ static weir_status is_not_open(const char *function)
 weir_status caller_closes(struct weir_session *s)
 {
     struct weir_session *open = s;
-    return atomic_compare_exchange_strong(&s->callers.place->session, &open, (struct weir_session *)&closing)
+    return atomic_compare_exchange_strong(&s->callers.entry->session, &open, (struct weir_session *)&closing)
                ? WEIR_OK
                : is_not_open("close");
 }
 
-void caller_closed(struct place *place)
+void caller_closed(struct caller_entry *entry)
 {
-    if (place)
-        atomic_store(&place->session, NULL);
+    if (entry)
+        atomic_store(&entry->session, NULL);
 }
 
 weir_status caller_check_open(const struct weir_session *s, const char *function)
@@ -166,17 +166,17 @@ weir_status caller_check_outside(const struct weir_session *s, const char *funct
 /* Either a thread that closes sees this thread inside, or this thread sees that it closes: each writes first, then looks. */
 static weir_status enter(struct weir_session *s, const char *function, bool outside)
 {
-    struct place *place = s ? find(s) : NULL;
+    struct caller_entry *entry = s ? find(s) : NULL;
     weir_status status;
-    if (UNLIKELY(!place))
+    if (UNLIKELY(!entry))
         return caller_check_open(s, function);
-    atomic_fetch_add(&place->inside, 1);
-    if (UNLIKELY(atomic_load(&place->session) != s))
+    atomic_fetch_add(&entry->inside, 1);
+    if (UNLIKELY(atomic_load(&entry->session) != s))
         status = is_not_open(function);
     else
         status = outside ? check_outside(s, function) : check_process(s, function);
     if (UNLIKELY(status))
-        atomic_fetch_sub(&place->inside, 1);
+        atomic_fetch_sub(&entry->inside, 1);
     return status;
 }
 
@@ -192,5 +192,5 @@ weir_status session_enter_outside(struct weir_session *s, const char *function)
 
 void session_exit(struct weir_session *s)
 {
-    atomic_fetch_sub(&s->callers.place->inside, 1); /* after which the session may be gone */
+    atomic_fetch_sub(&s->callers.entry->inside, 1); /* after which the session may be gone */
 }

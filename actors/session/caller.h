@@ -3,9 +3,9 @@
  * Three callers would crash, wait for ever or destroy what is not theirs, and get E_STATE instead:
  *
  *     one that comes late    has a session that was closed, or is being closed by another thread. The process has a list
- *                            of places for those that are open, which is looked at without a lock: a few loads. (A
+ *                            of entries for those that are open, which is looked at without a lock: a few loads. (A
  *                            pointer that malloc() has given to a later session is that session). A thread that may wait
- *                            counts itself in the place first (session_enter()), and close waits for those; so of several
+ *                            counts itself in the entry first (session_enter()), and close waits for those; so of several
  *                            threads that close at the same time one does, and the others are told
  *     a child of fork()      has a copy of the session's memory, but none of its threads. Each session has a page that
  *                            the kernel gives to a child as zeros (MADV_WIPEONFORK), so asking costs one load
@@ -24,8 +24,8 @@
 
 struct weir_session;
 
-/* Where an open session is listed; places are never freed. */
-struct place {
+/* Where an open session is listed; entries are never freed. */
+struct caller_entry {
     _Atomic(struct weir_session *) session; /* NULL: free */
     _Atomic uint32_t inside; /* threads in push, pull, wait, ... (a futex word) */
 };
@@ -40,19 +40,19 @@ enum session_closing { CLOSING_NOT, CLOSING_WAKES, CLOSING_ALONE }; /* who waits
 
 struct session_callers {
     struct home home;
-    struct place *place;      /* in the list of those that are open; NULL: it is not, yet */
+    struct caller_entry *entry;      /* in the list of those that are open; NULL: it is not, yet */
     _Atomic uint32_t closing; /* enum session_closing */
 };
 
 weir_status home_open(struct home *home);
 void home_close(struct home *home);
 
-/* The session is in the list from now on, and gets its place. */
+/* The session is in the list from now on, and gets its entry. */
 weir_status caller_opens(struct weir_session *session);
 
-/* Nobody comes in any more; by a thread that is inside. E_STATE: another was first. And the place is free. */
+/* Nobody comes in any more; by a thread that is inside. E_STATE: another was first. And the entry is free. */
 weir_status caller_closes(struct weir_session *session);
-void caller_closed(struct place *place); /* NULL: it never opened */
+void caller_closed(struct caller_entry *entry); /* NULL: it never opened */
 
 /* A thread that may call (caller_check(), caller_check_outside()) comes into what may wait, or what ends the session, and
  * goes. After an error it has not come. */

@@ -153,7 +153,7 @@ static void quote(struct failure *failure, uint32_t from, const char *sentence)
     snprintf(failure->text + failure->skipped, sizeof(failure->text) - failure->skipped, "%s", sentence);
 }
 
-void session_fail_told(struct weir_session *s, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
+void session_fail_remote(struct weir_session *s, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
 {
     struct failure failure = {.status = cancelled ? WEIR_E_CANCELLED : WEIR_E_PEER, .culprit = culprit};
     quote(&failure, from, sentence);

@@ -71,8 +71,8 @@ static void owner_halted(struct worker_owner *owner)
     }
 }
 
-/* A function of the program's is taken at its word, but for what would tell who waits for the run something else. */
-static weir_status status_told(const struct weir_session *s, const struct actor_kernel *kernel, weir_status status)
+/* The run returns the status of the program's function, unless that status would mean something else to the caller. */
+static weir_status status_to_report(const struct weir_session *s, const struct actor_kernel *kernel, weir_status status)
 {
     bool host = s->plan->kernels[kernel->id].host != PLAN_NONE;
     bool other = status == WEIR_END || status == WEIR_E_END || status == WEIR_E_TIMEOUT || status == WEIR_E_PEER;
@@ -84,11 +84,11 @@ static bool owner_failed(struct worker_owner *owner, const struct actor *actor, 
 {
     struct weir_session *s = session_of(owner);
     if (kernel && !actor->program && session_is_source(s, kernel)) {
-        session_end_source(s, actor, kernel, status == WEIR_END ? status : status_told(s, kernel, status), sentence);
+        session_end_source(s, actor, kernel, status == WEIR_END ? status : status_to_report(s, kernel, status), sentence);
         return false;
     }
     if (actor && kernel)
-        session_fail_kernel(s, actor, kernel, status_told(s, kernel, status), sentence);
+        session_fail_kernel(s, actor, kernel, status_to_report(s, kernel, status), sentence);
     else if (actor)
         session_fail_queue(s, actor, sentence);
     else

@@ -191,7 +191,7 @@ static bool same_device(const struct ahead_queue *from, const struct ahead_queue
 }
 
 /* How actor `a` on `from` tells one on `to`. Where queues stand behind collectives, copies from the host do not. */
-static enum ahead_told told_from(const struct session_queues *queues, uint32_t a, const struct ahead_queue *from,
+static enum ahead_delivery delivery_from(const struct session_queues *queues, uint32_t a, const struct ahead_queue *from,
                                  const struct ahead_queue *to)
 {
     if (!from || from == to)
@@ -247,11 +247,11 @@ static weir_status find_awaited(struct weir_session *s)
     return status;
 }
 
-static void make_room(struct ahead_queue *queue, enum ahead_told told, uint32_t slots)
+static void make_room(struct ahead_queue *queue, enum ahead_delivery delivery, uint32_t slots)
 {
-    if (told == AHEAD_PUT)
+    if (delivery == AHEAD_PUT)
         queue->put.room += slots;
-    else if (told == AHEAD_LATE)
+    else if (delivery == AHEAD_LATE)
         queue->late.room += slots;
 }
 
@@ -262,8 +262,8 @@ static uint64_t wire_edge(struct weir_session *s, uint32_t p)
     struct ahead_edge *edge = &s->devices.queues->edges[p];
     edge->producer = queue_of_actor(s, regst->producer.i);
     edge->reader = queue_of_actor(s, s->plan->ports[p].actor.i);
-    edge->ready = told_from(s->devices.queues, regst->producer.i, edge->producer, edge->reader);
-    edge->free = told_from(s->devices.queues, s->plan->ports[p].actor.i, edge->reader, edge->producer);
+    edge->ready = delivery_from(s->devices.queues, regst->producer.i, edge->producer, edge->reader);
+    edge->free = delivery_from(s->devices.queues, s->plan->ports[p].actor.i, edge->reader, edge->producer);
     make_room(edge->producer, edge->ready, regst->slots);
     make_room(edge->reader, edge->free, regst->slots);
     s->devices.queues->in[s->built.ends[p].port - s->built.ports] = edge;
@@ -382,7 +382,7 @@ weir_status session_tie_queues(struct weir_session *s)
     return WEIR_OK;
 }
 
-/* ---- what is told of them ---- */
+/* ---- messages of queues that run ahead ---- */
 
 void session_look_at_queues(const struct weir_session *s, struct worker *worker)
 {

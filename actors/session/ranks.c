@@ -23,9 +23,9 @@ static void ranks_lost(struct cluster_owner *owner, uint32_t culprit, const char
     session_fail_peer(session_of(owner), culprit, "%s", sentence);
 }
 
-static void ranks_told(struct cluster_owner *owner, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
+static void ranks_failed(struct cluster_owner *owner, uint32_t from, uint32_t culprit, bool cancelled, const char *sentence)
 {
-    session_fail_told(session_of(owner), from, culprit, cancelled, sentence);
+    session_fail_remote(session_of(owner), from, culprit, cancelled, sentence);
 }
 
 static void ranks_end(struct cluster_owner *owner, const struct last_step *last)
@@ -75,7 +75,7 @@ void session_own_ranks(struct weir_session *s)
     s->ranks = (struct cluster_owner){.ending = &s->ending,
                                       .run = &s->run,
                                       .lost = ranks_lost,
-                                      .told = ranks_told,
+                                      .told = ranks_failed,
                                       .ends = ranks_end,
                                       .leave_run = ranks_leave_run,
                                       .waits = ranks_wait,

@@ -42,7 +42,8 @@ static weir_status open_trace(struct weir_session *s, const weir_session_opts *o
         return WEIR_OK;
     int64_t events = opts->trace_events ? opts->trace_events : TRACE_EVENTS_DEFAULT;
     if (events < 0 || events > TRACE_EVENTS_MAX)
-        return error_set(WEIR_E_ARGUMENT, "trace_events is %lld", (long long)events);
+        return error_set(WEIR_E_ARGUMENT, "weir_session_open: .trace_events is %lld; it must be from 1 to %lld, or 0 for the "
+                         "default", (long long)events, (long long)TRACE_EVENTS_MAX);
     weir_status status = trace_file_open(&s->observed.trace, opts->trace);
     for (uint32_t w = 0; !status && w < s->workers.count; w++)
         status = trace_open(&s->workers.list[w].trace, (uint64_t)events);
@@ -328,13 +329,13 @@ weir_status session_closes(const struct weir_session *s, const char *function)
 static void send_away(struct weir_session *s)
 {
     atomic_store(&s->callers.closing, CLOSING_WAKES);
-    for (uint32_t inside; s->callers.place && (inside = atomic_load(&s->callers.place->inside)) != 0;) {
+    for (uint32_t inside; s->callers.entry && (inside = atomic_load(&s->callers.entry->inside)) != 0;) {
         park_wake(&s->ending.state);
         session_order_outside(s, LANE_REST);
-        park_wait(&s->callers.place->inside, inside, park_now_ns() + AWAY_NS);
+        park_wait(&s->callers.entry->inside, inside, park_now_ns() + AWAY_NS);
     }
     atomic_store(&s->callers.closing, CLOSING_ALONE);
-    caller_closed(s->callers.place);
+    caller_closed(s->callers.entry);
 }
 
 /* A session that is closed in the middle of a run has not done its steps. */
@@ -351,7 +352,7 @@ static weir_status session_end(struct weir_session *s)
 {
     send_away(s);
     session_close_ringers(s);
-    ending_await_told(&s->ending);
+    ending_await_sent(&s->ending);
     snapshot_close(&s->snapshots);
     if (s->built.cluster && s->built.cluster->net)
         leave(s); /* after it nobody calls the watch */
@@ -452,7 +453,8 @@ weir_status weir_session_start_at(weir_session *s, const weir_run_opts *given)
         return error_set(WEIR_E_STATE, "weir_session_start: %lld steps are under way",
                          (long long)s->workers.owner.steps);
     if (!steps_fit(s, program, &run))
-        return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps", (long long)run.steps);
+        return error_set(WEIR_E_ARGUMENT, "weir_session_start: cannot run %lld steps; .steps must be 1 or more, .first_step 0 "
+                         "or more, and the last step times the micro-batches must fit in 63 bits", (long long)run.steps);
     int64_t before = session_steps_all(s);
     struct cluster_steps steps = {.before = before, .others = before - session_steps(s), .more = run.steps};
     status = cluster_start(s->built.cluster, program, program != s->progress.program, &steps);

@@ -6,7 +6,7 @@
  *     workers.h    threads and what they run               workers.c, owner.c (what workers ask of a session)
  *     outside.h    lanes of pushes and pulls               outside.c
  *     devices.h    queues that run ahead, groups           queues.c, groups.c
- *     callbacks.h  the user's functions                    host.c
+ *     callbacks.h  the user's functions                    callbacks.c
  *     progress.h   the run: begin, steps, stop             stop.c, stats.c
  *     observed.h   watch, reports, trace                   observe.c
  *     caller.h     who may call                            caller.c
@@ -15,9 +15,9 @@
  *     debug        actors/debug/debug.h                    actors/debug/
  *     snapshots    what lives from step to step, kept      actors/snapshot/, state.c
  *
- * actors/ending.h has the states that a session is in, and what makes it fail. A worker that hears of a failure fires no more.
- * progress.firing counts the workers that have not heard of it: a failed run returns only when it is 0, so nobody calls a
- * function of the user's after that. Only the session's own thread starts a run.
+ * actors/ending.h has the states of a session, and what makes it fail. A worker that sees a failure fires no more actors.
+ * progress.firing counts the workers that have not seen it yet. A failed run returns only when it is 0, so no worker calls a
+ * function of the user after that. Only the session's own thread starts a run.
  */
 #ifndef ACTORS_SESSION_SESSION_H
 #define ACTORS_SESSION_SESSION_H
@@ -108,7 +108,7 @@ void session_fail_peer(struct weir_session *session, uint32_t culprit, const cha
     __attribute__((format(printf, 3, 4)));
 
 /* Rank `from` says so. `cancelled`: rank `culprit` was told to end the session at once. */
-void session_fail_told(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
+void session_fail_remote(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
                        const char *sentence);
 
 /* Reports the failure, once, with the last firings before it. When nothing fires any more. */

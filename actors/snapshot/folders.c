@@ -490,7 +490,7 @@ static weir_status survey_other(struct judge *j, const struct writer *mine)
                                          mine->failed ? 0 : mine->count, NULL, NULL);
     if (!status)
         status = cluster_spread(c, j->ask->kind, NULL, 0, hear_verdict, &verdict);
-    return status || verdict.heard ? status : error_set(WEIR_E_PEER, "rank 0 cannot tell what snapshots there are");
+    return status || verdict.heard ? status : error_set(WEIR_E_PEER, "rank 0 failed while it compared the snapshots of all ranks; its own error says why");
 }
 
 weir_status folders_survey(struct snapshots *s, const struct folders_ask *ask, struct folders *f)

@@ -297,7 +297,7 @@ static weir_status restore_source(struct loading *l, uint32_t h)
 {
     const plan_host *host = &l->s->built->plan->hosts[h];
     const char *name = plan_text(l->s->built->plan, host->name), *file = plan_text(l->s->built->plan, host->file);
-    const host_binding *bound = &(*l->s->bindings)[h];
+    const callback_binding *bound = &(*l->s->bindings)[h];
     const weir_checkpoint_source *source = find_source(l, name);
     char why[512] = "";
     if (!source)
@@ -327,8 +327,8 @@ static weir_status check_step(const struct loading *l)
 {
     if (l->opts->parameters || l->step <= INT64_MAX / l->s->built->plan->micro_batches)
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s is of step %lld, which cannot be", l->path,
-                     (long long)l->step);
+    return error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has the step %lld, which is too large: times the plan's "
+                     "micro-batches it must fit in 63 bits", l->path, (long long)l->step);
 }
 
 /* The names in a part were looked at when it was chosen. */

@@ -106,7 +106,7 @@ static weir_status prove(struct loading *l, const plan_param *param, const plan_
     weir_view view = built_view(l->s->built, shard, 0);
     weir_status status = WEIR_OK;
     if (!tensor || !keep_part_has(tensor, view.offset, &view.shape))
-        return error_set(WEIR_E_IO, "weir_session_load: %s has no longer what it had of '%s'", l->path,
+        return error_set(WEIR_E_IO, "weir_session_load: %s has lost shards of '%s' since it was listed", l->path,
                          plan_text(l->s->built->plan, param->name));
     for (int slot = 0; !status && slot < tensor->slots; slot++)
         status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);

@@ -547,10 +547,10 @@ static weir_status check_save(const struct snapshots *s, const char *dir, const 
         return status;
     if (!dir || !*dir || opts->keep < 0)
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: %s", file, opts->src.line,
-                         opts->keep < 0 ? "keep is negative" : "there is no folder");
+                         opts->keep < 0 ? ".keep is negative; it must be 0 (all) or more" : "there is no folder");
     if (opts->memory && (opts->name || opts->keep))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: of what is in memory the last one stays, under the "
-                         "name of its step", file, opts->src.line);
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_session_save: .keep and .name do not work with .memory: a folder in "
+                         "memory keeps the newest snapshot, named after its step", file, opts->src.line);
     weir_status room = opts->async && !opts->memory ? check_snapshots(s->built->plan, file, opts->src.line) : WEIR_OK;
     if (room)
         return room;

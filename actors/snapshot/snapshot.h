@@ -18,7 +18,7 @@ struct saver;
 
 struct snapshots {
     struct built *built;           /* borrowed, like all but the saver */
-    host_binding *const *bindings; /* by host of the plan; the session finds them later */
+    callback_binding *const *bindings; /* by host of the plan; the session finds them later */
     struct ending *ending;
     struct report *report;
     struct saver *saver;           /* owned; NULL: nothing has been saved yet */

@@ -226,7 +226,7 @@ static int take_positional(const options_spec *spec, const char *text, int index
 {
     const options_entry *entry = positional(spec, index);
     if (!entry)
-        return options_wrong(spec->program, "does not know what to do with \"%s\"; --help tells", text);
+        return options_wrong(spec->program, "takes no further argument, but got \"%s\"; --help lists the arguments", text);
     return set_value(spec, entry, text);
 }
 

@@ -39,7 +39,7 @@ static int add_sources(text *corpus, const options_spec *spec)
     for (int i = 0; i < sources.count && status < 0; i++)
         status = add_file(corpus, sources.path[i]);
     if (!sources.count)
-        status = options_wrong(program, "the project's sources are not above the program; give --text FILE");
+        status = options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
     paths_free(&sources);
     return status;
 }

@@ -257,8 +257,8 @@ static int add_made_up(runner *r)
         struct port *p = &r->places[i].port;
         p->made_up = port_is_input(p) && !p->in;
         if (p->made_up && is_used(r, p) && !r->made_up)
-            return options_wrong(program, "there are no values for %s; they come from --feed NAME=FILE.npy, or from "
-                                 "nowhere with --made-up", names);
+            return options_wrong(program, "no file is given for %s; give each one with --feed NAME=FILE.npy, or let weir "
+                                 "invent values with --made-up", names);
     }
     return -1;
 }
@@ -365,7 +365,8 @@ static int settle_dash(runner *r, const options_list *list, const char *option)
     for (int i = 0; i < list->count; i++)
         dashes += strlen(list->value[i]) > 1 && !strcmp(list->value[i] + strlen(list->value[i]) - 2, "=-");
     if (dashes > 1)
-        return options_wrong(program, "%s: - can be only one's", option);
+        return options_wrong(program, "%s: only one NAME may have - (standard %s) as its file", option,
+                             strcmp(option, "--feed") ? "output" : "input");
     for (int i = 0; i < r->place_count && dashes && !strcmp(option, "--fetch"); i++)
         if (r->places[i].port.print)
             r->places[i].port.print = stderr;

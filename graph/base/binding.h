@@ -9,19 +9,19 @@
 #include <weir/graph.h>
 #include <weir/op.h>
 
-typedef union host_fn {
+typedef union callback_fn {
     weir_source_fn source;
     weir_sink_fn sink;
     weir_kernel_fn call;
-} host_fn;
+} callback_fn;
 
-typedef struct host_binding {
-    host_fn fn;
+typedef struct callback_binding {
+    callback_fn fn;
     void *ctx; /* borrowed */
     weir_source_save_fn save; /* of a source; may be NULL */
     weir_source_restore_fn restore;
     weir_open_fn open; /* of a call; may be NULL */
     weir_close_fn close;
-} host_binding;
+} callback_binding;
 
 #endif

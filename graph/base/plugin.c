@@ -67,7 +67,7 @@ static bool is_there(const char *folder, const char *below, const char *file, ch
     return length > 0 && length < PATH_BYTES && !access(path, F_OK);
 }
 
-static void *open_told(const struct plugin *plugin, const char *path)
+static void *open_given(const struct plugin *plugin, const char *path)
 {
     char why[WHY_BYTES];
     if (*path != '/') {
@@ -107,8 +107,8 @@ static void *open_found(const struct plugin *plugin)
 
 void *plugin_load(const struct plugin *plugin, void **object)
 {
-    const char *told = getenv(plugin->variable);
-    *object = told && *told ? open_told(plugin, told) : open_found(plugin);
+    const char *given = getenv(plugin->variable);
+    *object = given && *given ? open_given(plugin, given) : open_found(plugin);
     void *open = *object ? dlsym(*object, plugin->open) : NULL;
     if (*object && !open) {
         error_set(WEIR_E_UNSUPPORTED, "the plugin for %s has no function %s()", plugin->brings, plugin->open);

@@ -289,7 +289,7 @@ static bool apply_program_ok(const weir_apply *a, weir_graph *g, weir_tensor *in
         return graph_use(in, a->src);
     if (in->node->program == g->program)
         return true;
-    graph_mistake(g, a->src, "%s: \"%s\" belongs to the program %s; %s can use its parameters and states alone",
+    graph_mistake(g, a->src, "%s: \"%s\" is computed in the program %s; %s can read only parameters and states of it",
                   a->op->name, in->name, g->programs.item[in->node->program].name, graph_program_now(g)->name);
     return false;
 }
@@ -334,7 +334,7 @@ static bool apply_length_ok(const weir_apply *a, weir_graph *g, const weir_tenso
 {
     if (!in->length || a->op == &op_call || a->op == &op_sink || a->op == &op_shard)
         return true;
-    graph_mistake(g, a->src, "%s: \"%s\" varies in size: calls and sinks alone can read it", a->op->name, in->name);
+    graph_mistake(g, a->src, "%s: \"%s\" varies in size; only weir_call(), weir_shard() and a weir_fetch() with a .sink can read it", a->op->name, in->name);
     return false;
 }
 

@@ -81,7 +81,7 @@ struct graph_node {
     int program;               /* in graph->programs */
     bool micro;
     int host;                  /* plan_host_kind + 1; 0: none */
-    host_binding binding;
+    callback_binding binding;
     const char *queue;         /* of those on its device; NULL: the first */
     const weir_signature *by_hand; /* one for each axis of its mesh, as the user gave them; NULL: the op's own */
     int fetch_slots;

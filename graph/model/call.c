@@ -67,9 +67,9 @@ static const char *call_wrong(const asked *a)
         return "a .close without .open";
     for (int o = 0; o < a->out_count; o++) {
         if (a->out[o].varies && (!a->out[o].shape[0] || a->out[o].shape[0] > INT32_MAX))
-            return "what varies in size needs a .shape, of at most 2^31 - 1 rows";
+            return "an output with .varies needs a .shape of 1 to 2^31 - 1 rows";
         if (a->opts->skips && !a->out[o].varies)
-            return "a call that .skips makes nothing but what varies in size";
+            return "with .skips every output must have .varies = true";
     }
     return NULL;
 }
@@ -148,7 +148,7 @@ static bool sbp_by_hand(const asked *a, const weir_sbp *given, const weir_type *
     for (int axis = 0; axis < a->mesh->axes; axis++) {
         to[axis] = to[axis] == WEIR_AUTO ? WEIR_B : to[axis];
         if (varies && to[axis] != WEIR_B) {
-            graph_mistake(a->graph, a->opts->src, "call: what varies in size is B");
+            graph_mistake(a->graph, a->opts->src, "call: an input or output that varies in size must be WEIR_B on every mesh axis");
             return false;
         }
     }
@@ -196,7 +196,7 @@ static graph_node *call_node(const asked *a, bool split)
     if (!node || (split && !(node->by_hand = call_signatures(a, node))))
         return NULL;
     node->host = 1 + PLAN_CALL;
-    node->binding = (host_binding){.fn.call = a->fn, .ctx = opts->ctx, .open = opts->open, .close = opts->close};
+    node->binding = (callback_binding){.fn.call = a->fn, .ctx = opts->ctx, .open = opts->open, .close = opts->close};
     node->micro |= opts->micro;
     ends_queue(node, opts->queue);
     return node;
@@ -278,7 +278,7 @@ void weir_call_many_at(weir_tensor **outs, weir_kernel_fn fn, const weir_call_op
     if (a.graph && (opts.dtype || opts.shape[0] || opts.varies || any_sbp(opts.sbp)))
         graph_mistake(a.graph, opts.src, "call: .dtype, .shape and the like are for weir_call(); here .out has them");
     if (a.graph && a.out_count && !outs)
-        graph_mistake(a.graph, opts.src, "call: there is no array for the outputs");
+        graph_mistake(a.graph, opts.src, "call: the argument `outs` of weir_call_many() is NULL; it must be an array with a place for each .out");
     else if (a.graph)
         call_make(&a, outs);
 }

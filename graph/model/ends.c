@@ -55,8 +55,8 @@ bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dty
         sizes &= shape.dim[d] >= 1;
     if (!sizes) {
         char text[160];
-        graph_mistake(g, src, "%s: %s is not a shape: a dimension is at least 1, and the bytes can be counted", what,
-                      shape_text(&shape, text, sizeof text));
+        graph_mistake(g, src, "%s: %s is not a valid shape: each dimension must be at least 1, and there may be at most "
+                      "2^57 - 1 elements", what, shape_text(&shape, text, sizeof text));
     }
     return sizes && shape_ends(g, src, what, dim);
 }
@@ -78,8 +78,8 @@ bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *ty
         if (sbp == WEIR_AUTO)
             continue;
         if (a >= mesh->axes) {
-            graph_mistake(g, src, "%s: %s on axis %d of the mesh %s, which has %d", what, weir_sbp_text(sbp, text), a,
-                          mesh_text(mesh, place, sizeof place), mesh->axes);
+            graph_mistake(g, src, "%s: %s for mesh axis %d, but the mesh %s has only %d ax%s", what, weir_sbp_text(sbp, text), a,
+                          mesh_text(mesh, place, sizeof place), mesh->axes, mesh->axes == 1 ? "is" : "es");
             return false;
         }
         if (WEIR_IS_S(sbp) && WEIR_S_DIM(sbp) < 0)
@@ -132,7 +132,7 @@ static weir_tensor *shard_length(const weir_tensor *x, weir_tensor *to, weir_src
     weir_graph *g = x->graph;
     for (int a = 0; a < WEIR_AXES_MAX; a++) {
         if (to->sbp[a] != WEIR_AUTO && to->sbp[a] != WEIR_B)
-            return weir_mistake(to, src, "shard: \"%s\" varies in size, so it is B", x->name);
+            return weir_mistake(to, src, "shard: \"%s\" varies in size, so its .sbp must be WEIR_B", x->name);
         to->sbp[a] = a < to->mesh->axes ? WEIR_B : WEIR_AUTO;
     }
     char *name = pool_text(&g->pool, "%s.length", name_behind(to));
@@ -197,7 +197,7 @@ weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input
         return &graph->poison;
     node->host = 1 + (opts.source ? PLAN_SOURCE : PLAN_PUSH);
     node->binding =
-        (host_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
+        (callback_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
     node->micro = node->out[0]->micro = opts.micro;
     ends_queue(node, opts.source ? opts.queue : NULL);
     return ends_spread(node->out[0], mesh, opts.src, opts.sbp);
@@ -276,11 +276,11 @@ static bool init_ok(weir_graph *g, const weir_param_opts *opts)
         graph_mistake(g, opts->src, "%s: .init has the kind WEIR_INIT_ZERO and the number %g; " INIT_KINDS, opts->name,
                       init->a != 0 ? init->a : init->b);
     else if (isnan(init->a) || isnan(init->b) || (drawn && !(isfinite(init->a) && isfinite(init->b))))
-        graph_mistake(g, opts->src, "%s: .init cannot be drawn from %g and %g", opts->name, init->a, init->b);
+        graph_mistake(g, opts->src, "%s: .init has the numbers %g and %g; both must be finite", opts->name, init->a, init->b);
     else if (init->kind == WEIR_INIT_NORMAL && init->a < 0)
-        graph_mistake(g, opts->src, "%s: .init has a standard deviation of %g", opts->name, init->a);
+        graph_mistake(g, opts->src, "%s: .init has a standard deviation of %g; it must be 0 or more", opts->name, init->a);
     else if (init->kind == WEIR_INIT_UNIFORM && init->a > init->b)
-        graph_mistake(g, opts->src, "%s: .init goes from %g down to %g", opts->name, init->a, init->b);
+        graph_mistake(g, opts->src, "%s: .init goes from %g down to %g; the first number must not be above the second", opts->name, init->a, init->b);
     return !weir_graph_mistake(g);
 }
 
@@ -350,7 +350,7 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     weir_graph *g = x->graph;
     weir_mesh *first = mesh_first(x->mesh);
     if (opts.slots < 0)
-        graph_mistake(g, opts.src, "fetch: a register cannot have %d slots", opts.slots);
+        graph_mistake(g, opts.src, "fetch: .slots is %d; it must be 1 or more, or 0 for the default", opts.slots);
     char *name = pool_text(&g->pool, "fetch/%s", called);
     if (!first || !name || graph_fetch_taken(g, opts.src, called))
         return;
@@ -369,7 +369,7 @@ void weir_fetch_at(weir_tensor *x, const weir_fetch_opts *given)
     /* the name that pull takes: the scope of names is its own */
     node->name = pool_text(&g->pool, "%s%s", g->programs.item[node->program].prefix, called);
     node->host = 1 + (opts.sink ? PLAN_SINK : PLAN_PULL);
-    node->binding = (host_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
+    node->binding = (callback_binding){.fn.sink = opts.sink, .ctx = opts.ctx};
     node->fetch_slots = opts.slots ? opts.slots : 2;
     ends_queue(node, opts.sink ? opts.queue : NULL);
 }

@@ -14,7 +14,7 @@ weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src)
     if (!x || x->poisoned)
         return x;
     if (!x->micro)
-        return weir_mistake(x, src, "batch: \"%s\" exists once a step", x->name);
+        return weir_mistake(x, src, "batch: \"%s\" exists once a step; only a tensor that depends on a .micro input can be batched", x->name);
     batch_attrs attrs = {.values = n};
     graph_node *node =
         graph_apply(&(weir_apply){.src = src, .op = &op_batch, .in = &x, .in_count = 1, .attrs = &attrs});
@@ -32,7 +32,7 @@ weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src)
     if (!x || x->poisoned)
         return x;
     if (x->micro)
-        return weir_mistake(x, src, "unbatch: \"%s\" exists once for every micro-batch already", x->name);
+        return weir_mistake(x, src, "unbatch: \"%s\" exists once for every micro-batch already; only a tensor that exists once a step can be taken apart", x->name);
     graph_node *node = graph_apply(&(weir_apply){.src = src, .op = &op_unbatch, .in = &x, .in_count = 1});
     if (!node)
         return &x->graph->poison;

@@ -120,7 +120,7 @@ static int program_find(const weir_graph *g, const char *name)
 static int program_new(weir_graph *g, const char *name, const weir_program_opts *opts)
 {
     if (g->programs.count == PROGRAMS_MAX) {
-        graph_mistake(g, opts->src, "program: there are %d already, which is the most", PROGRAMS_MAX);
+        graph_mistake(g, opts->src, "program: a graph may have at most %d programs", PROGRAMS_MAX);
         return -1;
     }
     const char *copy = pool_text(&g->pool, "%s", name), *prefix = pool_text(&g->pool, "%s/", name);
@@ -137,7 +137,7 @@ void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_o
     if (!graph_opts(g, "program", given, &opts, sizeof opts))
         return;
     if (!g || !program_name_ok(name)) {
-        graph_mistake(g, opts.src, g ? "program: a name has 1 to 63 letters, none of them '/' or ':'"
+        graph_mistake(g, opts.src, g ? "program: a name must have 1 to 63 bytes, without '/' and ':'"
                                       : "program: the graph is NULL");
         return;
     }

@@ -111,7 +111,7 @@ void weir_state_append_at(weir_tensor *state, weir_tensor *rows, weir_tensor *po
         !set_ok(state, rows, src, "state_append") || !set_ok(state, position, src, "state_append"))
         return;
     if (state->delay > 1) {
-        graph_mistake(state->graph, src, "state_append: \"%s\" has a delay of %d steps; rows are appended to one of 1",
+        graph_mistake(state->graph, src, "state_append: the state \"%s\" has .delay = %d; weir_state_append() needs a state with .delay = 1",
                       state->name, state->delay);
         return;
     }

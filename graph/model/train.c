@@ -208,7 +208,8 @@ static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
     else if (o->kind == WEIR_SGD && (o->beta1 != 0 || o->beta2 != 0 || o->eps != 0))
         graph_mistake(g, src, "train: .beta1, .beta2 and .eps are AdamW's; SGD has .momentum");
     else if (o->warmup < 0 || o->total < 0 || (o->total && o->total <= o->warmup))
-        graph_mistake(g, src, "train: .warmup of %lld steps does not fit a .total of %lld", (long long)o->warmup,
+        graph_mistake(g, src, "train: .warmup is %lld and .total is %lld; neither may be negative, and .warmup must be less "
+                      "than a .total that is given", (long long)o->warmup,
                       (long long)o->total);
     return !weir_graph_mistake(g);
 }
@@ -221,7 +222,7 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
         graph_mistake(g, src, "train: the graph is trained already, at %s:%d",
                       g->loss_src.file ? g->loss_src.file : "?", g->loss_src.line);
     else if (!weir_graph_trains(g))
-        graph_mistake(g, src, "train: the program %s does not train: it is without dropout; say .train = true",
+        graph_mistake(g, src, "train: the program %s was made without .train = true, so it cannot train (and its dropout is off)",
                       g->programs.item[g->program].name);
     else if (loss->type.shape.rank || loss->type.dtype != WEIR_F32)
         graph_mistake(g, src, "train: the loss must be one f32 number; \"%s\" is %s %s", loss->name,
@@ -243,8 +244,8 @@ static bool count_ok(const weir_tensor *loss, const weir_tensor *count, weir_src
         graph_mistake(g, src, "train: .count must be one f32 number, as weir_label_count() makes; \"%s\" is %s %s", count->name,
                       weir_dtype_name(count->type.dtype), shape_text(&count->type.shape, text, sizeof text));
     else if (count->micro != loss->micro)
-        graph_mistake(g, src, "train: the loss is %s, but .count \"%s\" is not",
-                      loss->micro ? "of each micro-batch" : "of a whole step", count->name);
+        graph_mistake(g, src, "train: the loss exists once per %s, but .count \"%s\" once per %s; both must be alike",
+                      loss->micro ? "micro-batch" : "step", count->name, count->micro ? "micro-batch" : "step");
     return !weir_graph_mistake(g);
 }
 

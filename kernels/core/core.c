@@ -222,7 +222,7 @@ static void shard_grad(weir_grad_args *args)
 
 static weir_status source_kernel(const weir_kernel_args *args)
 {
-    const host_binding *bound = args->host;
+    const callback_binding *bound = args->host;
     return bound->fn.source(bound->ctx, &args->out[0], args->step, args->micro);
 }
 
@@ -237,7 +237,7 @@ static bool length_ok(const weir_view *view, const char *what, int number, char 
 
 static weir_status sink_kernel(const weir_kernel_args *args)
 {
-    const host_binding *bound = args->host;
+    const callback_binding *bound = args->host;
     if (args->in_count == 1)
         return bound->fn.sink(bound->ctx, &args->in[0], args->step, args->micro);
     weir_view value = args->in[0];
@@ -269,7 +269,7 @@ static bool any_empty(const weir_kernel_args *args)
 /* `inner` is the call with lengths among its operands. */
 static weir_status call_varying(const weir_kernel_args *args, weir_kernel_args inner)
 {
-    const host_binding *bound = args->host;
+    const callback_binding *bound = args->host;
     const call_attrs *attrs = args->attrs;
     weir_view in[CALL_OPERANDS_MAX], out[CALL_OUTS_MAX];
     if (attrs->in_varies) {
@@ -293,7 +293,7 @@ static weir_status call_varying(const weir_kernel_args *args, weir_kernel_args i
 
 static weir_status call_kernel(const weir_kernel_args *args)
 {
-    const host_binding *bound = args->host;
+    const callback_binding *bound = args->host;
     const call_attrs *attrs = args->attrs;
     weir_kernel_args inner = *args;
     inner.host = bound->ctx;

@@ -330,7 +330,7 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
     if (weir_tensor_poisoned(ids))
         return op_of_none(&op_embedding, ids, opts.src);
     if (vocab < 1 || dim < 1 || vocab > INT32_MAX)
-        return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld cannot be",
+        return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld; it needs 1 to 2^31 - 1 rows of at least 1",
                             (long long)vocab, (long long)dim);
     const char *name = weir_name_for(ids, opts.name, "embedding");
     weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};

@@ -397,7 +397,7 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
     if (type.shape.rank < 2)
         return weir_mistake(x, opts.src, "linear: x has %d dimensions; it needs two or more", type.shape.rank);
     if (out < 1)
-        return weir_mistake(x, opts.src, "linear: the size of the output is %lld", (long long)out);
+        return weir_mistake(x, opts.src, "linear: the size of the output is %lld; it must be at least 1", (long long)out);
     const char *name = weir_name_for(x, opts.name, "linear");
     weir_tensor *weight = linear_weight(x, shape_last(&type.shape), out, name, &opts);
     weight = weight_like(type.dtype, weight, name, opts.src);

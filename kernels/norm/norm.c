@@ -487,7 +487,7 @@ static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts
     if (weir_tensor_type(x).shape.rank < 1)
         return weir_mistake(x, opts.src, "%s: x is a scalar; there is no last dimension", op->name);
     if (!(opts.eps >= 0 && isfinite(opts.eps)))
-        return weir_mistake(x, opts.src, "%s: eps is %g", op->name, opts.eps);
+        return weir_mistake(x, opts.src, "%s: .eps is %g; it must be a finite number of 0 or more", op->name, opts.eps);
     struct norm_attrs attrs = {weir_option(opts.eps, 1e-5)};
     const char *name = weir_name_for(x, opts.name, op->name);
     weir_tensor *in[3] = {x, norm_param(x, name, "gain", 1, opts.src), NULL};

@@ -152,7 +152,7 @@ Test(ahead, a_mark_without_room_is_seen)
 /* ---- failures ---- */
 
 /* source -> copy in -> a -> b -> copy out -> sink */
-static weir_plan *line(host_binding *bindings)
+static weir_plan *line(callback_binding *bindings)
 {
     sdf *s = sdf_new("line", 1);
     uint32_t host = sdf_device_of(s, WEIR_PINNED, 0, PLAN_COMPUTE), compute = sdf_device_of(s, WEIR_FAKE, 0, PLAN_COMPUTE);
@@ -190,9 +190,9 @@ static weir_status take_count(void *ctx, const weir_view *value, int64_t step, i
 
 static weir_plan *counting_line(int *count)
 {
-    host_binding *bindings = calloc(2, sizeof(*bindings));
+    callback_binding *bindings = calloc(2, sizeof(*bindings));
     bindings[0].fn.source = give_step;
-    bindings[1] = (host_binding){.fn.sink = take_count, .ctx = count};
+    bindings[1] = (callback_binding){.fn.sink = take_count, .ctx = count};
     *count = 0;
     return line(bindings);
 }

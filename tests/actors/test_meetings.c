@@ -250,7 +250,7 @@ static weir_plan *back_plan(int *wrong)
 {
     sdf *s = sdf_new("back", 1);
     uint32_t host[2], compute[2], in[2], out[2], members[2], regst;
-    host_binding *bindings = calloc(2, sizeof(*bindings));
+    callback_binding *bindings = calloc(2, sizeof(*bindings));
     for (uint32_t d = 0; d < 2; d++) {
         host[d] = sdf_device_of(s, WEIR_PINNED, d, PLAN_COMPUTE);
         compute[d] = sdf_device_of(s, WEIR_FAKE, d, PLAN_COMPUTE);

@@ -84,7 +84,7 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir-gpt --steps", 2, "--steps needs a value");
     refuses("weir-gpt --seed -1", 2, "--seed takes a whole number from 0 up, not \"-1\"");
     refuses("weir-gpt --zero=yes", 2, "--zero takes no value");
-    refuses("weir-gpt book.txt", 2, "does not know what to do with \"book.txt\"");
+    refuses("weir-gpt book.txt", 2, "takes no further argument, but got \"book.txt\"");
     refuses("weir-gpt --dim 10 --heads 3", 2, "--dim 10 cannot be cut into --heads 3 equal parts");
     refuses("weir-gpt --batch 16 --micro 3", 2, "--batch 16 cannot be cut into --micro 3 equal parts");
     refuses("weir-gpt --layers 2 --pp 3", 2, "--pp must be at most the number of layers, 2, not 3");
@@ -96,8 +96,8 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir keygen /nowhere/key", 2, "weir keygen: cannot write /nowhere/key: No such file or directory");
     refuses("weir bench nothing", 2, "there is no benchmark \"nothing\"");
     refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
-    refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp are of scale");
-    refuses("weir bench gpt --tcp", 2, "weir bench: --bytes, --shm and --tcp are of link and allreduce");
+    refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp work only with scale");
+    refuses("weir bench gpt --tcp", 2, "weir bench: --bytes, --shm and --tcp work only with link and allreduce");
     refuses("weir bench link --ranks 2", 2, "--ranks of allreduce");
     refuses("weir bench link --shm --tcp", 2, "weir bench: --shm or --tcp, not both");
 }

@@ -154,7 +154,7 @@ Test(run, an_input_without_a_file_is_told_and_made_up_only_when_asked_for)
 {
     make_model();
     make_feeds();
-    refuses("weir run $T/plan", 2, "weir run: there are no values for x f32 [2, 3], id i32 [2]; they come from --feed "
+    refuses("weir run $T/plan", 2, "weir run: no file is given for x f32 [2, 3], id i32 [2]; give each one with --feed "
             "NAME=FILE.npy, or from nowhere with --made-up");
     refuses("weir run $T/plan --feed x=$T/x.npy", 2, "no values for id i32 [2]; ");
     must_run("weir run $T/plan --made-up 2>/dev/null");
@@ -185,7 +185,7 @@ Test(run, files_that_do_not_fit_are_named_with_what_would)
     refuses("weir run $T/plan --feed x=$T/x3.npy" FEED_ID, 2, "x3.npy has 3 values, and a step takes 2");
     refuses("weir run $T/plan --feed x=$T/x2.npy" FEED_ID, 2, "x2.npy has values for 1 steps, ");
     refuses("weir run $T/plan --made-up --fetch y=/nowhere/y.npy", 2, "--fetch y: /nowhere/y.npy: cannot be written: No");
-    refuses("weir run $T/plan --made-up --fetch y=- --fetch same=-", 2, "--fetch: - can be only one's");
+    refuses("weir run $T/plan --made-up --fetch y=- --fetch same=-", 2, "--fetch: only one NAME may have - (standard output)");
     refuses("weir run $T/plan --made-up --load-params /nowhere", 2, "--load-params: cannot read /nowhere: No such file");
     refuses("weir run $T/plan --made-up --load-params $T/plan", 1, "weir run: ");
     must_run("weir checkpoint convert $T/kept $T/n --npy; mv $T/n/l/bias.npy $T/n/other.npy; "
@@ -266,7 +266,7 @@ Test(run, training_by_hand_gives_the_bits_of_a_program)
     weir_plan_free(plan);
     weir_graph_free(g);
     write_npy("x", "<f4", "8, 2, 3", x, sizeof x);
-    refuses("weir run $T/plan", 2, "there are no values for x f32 [2, 3]; ");
+    refuses("weir run $T/plan", 2, "no file is given for x f32 [2, 3]; ");
     must_run("weir run $T/plan --feed x=$T/x.npy --fetch loss=$T/loss.npy");
     read_npy("loss", "{'descr': '<f4', 'fortran_order': False, 'shape': (8, ), }", its, sizeof its);
     cr_expect(!memcmp(own, its, sizeof own) && its[0] > 0, "%g and %g", (double)own[7], (double)its[7]);

@@ -201,10 +201,10 @@ weir_plan *ahead_plan(unsigned seed, bool accelerators, struct ahead_result *res
 {
     struct shape shape = draw_shape(&seed);
     struct making m = {.s = sdf_new("ahead", shape.micro), .shape = &shape, .seed = seed, .accelerators = accelerators};
-    host_binding *bindings = calloc(2, sizeof(*bindings));
+    callback_binding *bindings = calloc(2, sizeof(*bindings));
     uint32_t last = shape.actors - 1;
     bindings[0].fn.source = give;
-    bindings[1] = (host_binding){.fn.sink = take, .ctx = result};
+    bindings[1] = (callback_binding){.fn.sink = take, .ctx = result};
     make_queues(&m);
     for (uint32_t a = 0; a < shape.actors; a++)
         make_actor(&m, a);

@@ -85,7 +85,7 @@ static weir_status take(void *ctx, const weir_view *value, int64_t step, int mic
 struct making {
     meetings *m;
     sdf *s;
-    host_binding *bindings;
+    callback_binding *bindings;
     uint32_t bound, ends;
     uint32_t host[MEETINGS_DEVICES], compute[MEETINGS_DEVICES], in[MEETINGS_DEVICES], out[MEETINGS_DEVICES],
         together[MEETINGS_DEVICES];
@@ -211,7 +211,7 @@ static uint32_t make_lane(struct making *x, uint32_t number)
 weir_plan *meetings_plan(meetings *m, const uint32_t *turns, uint32_t turn_count)
 {
     struct making x = {.m = m, .s = sdf_new("meetings", m->micro),
-                       .bindings = calloc(2 * MEETINGS_LANES * MEETINGS_DEVICES, sizeof(host_binding))};
+                       .bindings = calloc(2 * MEETINGS_LANES * MEETINGS_DEVICES, sizeof(callback_binding))};
     make_devices(&x);
     for (uint32_t l = 0, other = 0; l < m->lane_count; l++) {
         if (m->lane[l].program && !other++)

@@ -370,7 +370,7 @@ static void place_workspaces(sdf *s)
     }
 }
 
-weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings)
+weir_plan *sdf_plan_bound(sdf *s, callback_binding *bindings)
 {
     add_actors(s);
     place_workspaces(s);

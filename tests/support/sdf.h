@@ -93,7 +93,7 @@ void sdf_turn(sdf *s, uint32_t collective);
 
 /* Frees the builder. Fails the test when there is no memory. `bindings` (malloc'ed, by the order in which actors with
  * a host were added) goes to the plan; may be NULL. */
-weir_plan *sdf_plan_bound(sdf *s, host_binding *bindings);
+weir_plan *sdf_plan_bound(sdf *s, callback_binding *bindings);
 weir_plan *sdf_plan(sdf *s);
 
 /* Slots of a register before the plan is made. */

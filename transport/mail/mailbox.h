@@ -1,12 +1,11 @@
-/* transport/mail/mailbox.h: what other threads have to say to one thread: a bounded ring with many senders and one
- * owner.
+/* transport/mail/mailbox.h: messages from other threads to one thread: a bounded ring with many senders and one owner.
  *
  *            tail (senders take tickets)              head (owner)
  *     cells  [ . . . . . m m m m . . . . ]            a cell that is 0 is empty
  *
  * A sender takes a ticket and stores its message, which is never 0, into the ticket's cell. The owner takes the
- * message at the head as soon as it is not 0 and puts 0 back. A sender that is slow between the two steps holds back
- * those behind it for a moment, never the other senders.
+ * message at the head as soon as it is not 0 and puts 0 back. If a sender is slow between the two steps, the owner
+ * cannot yet take messages with later tickets. The other senders never wait.
  *
  * The ring cannot be full: the plan bounds the messages that can be under way to an actor (each carries at least one
  * slot of an edge, and an edge has so many slots), and the session computes the capacity from that. It is asserted

@@ -19,12 +19,16 @@
  * The net thread takes what comes in, or a worker that watches because it has nothing else to do (net_watch()); then the net
  * thread only looks in now and then.
  *
- * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour counts as lost when nothing
- * was heard from it for the limit, not even a byte of a frame that is still on its way. A neighbour to which the connection
- * has ended counts as lost, too, when it has not said BYE and is silent for a third of a second, or for the limit says
- * nothing but that it lives; and one whose line takes nothing for the limit, though something waits. A rank that was itself
- * stopped gives its peers time to be heard first. A peer that breaks the protocol is lost as well. The first loss fails the
- * session, but not that of a rank that leaves: it has done its part (peer.h).
+ * Signs of life. A BEAT goes to every neighbour many times per liveness limit. A neighbour is lost in these cases:
+ *
+ *     - nothing was received from it for the limit, not even a byte of a frame that is still on its way
+ *     - its connection has ended without a BYE, and nothing was received for 0.3 s (1.2 s while messages are unread), or only
+ *       beats for the limit (peer.c)
+ *     - its line accepts no bytes for the limit although bytes wait
+ *     - it breaks the protocol
+ *
+ * A rank that was itself stopped first gives its peers time to be heard. The first loss fails the session, except for a rank
+ * that leaves: it has done its part (peer.h).
  *
  * Life: open (sockets; the card says where) - meet (meeting) - greet (HELLO from all neighbours; who shares memory) -
  * route (what crosses) - start (the thread) - request, query - stop (BYE, the thread ends) - close. Until start all of

@@ -79,9 +79,9 @@ struct ucx_stream {
     char *came;                  /* UCX's: what is being read; NULL: nothing */
     size_t came_first, came_end;
 
-    /* Until it stands: what is told over the connection, and heard; owned. And bytes of the greeting that have come. */
-    unsigned char *told, *heard;
-    size_t told_first, told_end, heard_bytes;
+    /* Until the endpoint is ready: the greetings to and from the other side, owned, and their bytes sent and received. */
+    unsigned char *outgoing, *incoming;
+    size_t outgoing_first, outgoing_end, incoming_bytes;
     size_t greeted;
     bool greeted_sent;
 };
@@ -343,54 +343,54 @@ static weir_status tell_begin(struct ucx_stream *stream, struct seal_box *box)
     const struct ucx_streams *streams = stream->streams;
     uint32_t bytes = (uint32_t)streams->address_bytes;
     struct iovec address = {streams->address, bytes};
-    stream->told_end = bytes + (box ? SEAL_OVER_BYTES : SEAL_HEAD_BYTES);
-    stream->told = malloc(stream->told_end);
-    if (!stream->told)
+    stream->outgoing_end = bytes + (box ? SEAL_OVER_BYTES : SEAL_HEAD_BYTES);
+    stream->outgoing = malloc(stream->outgoing_end);
+    if (!stream->outgoing)
         return error_set(WEIR_E_MEMORY, "no memory for an address");
-    memcpy(stream->told, &bytes, sizeof bytes);
-    memcpy(stream->told + sizeof bytes, streams->address, bytes);
-    if (box && !seal_write(box, &address, 1, bytes, stream->told))
+    memcpy(stream->outgoing, &bytes, sizeof bytes);
+    memcpy(stream->outgoing + sizeof bytes, streams->address, bytes);
+    if (box && !seal_write(box, &address, 1, bytes, stream->outgoing))
         return error_set(WEIR_E_PEER, "an address cannot be encrypted");
     return WEIR_OK;
 }
 
 static weir_status tell(struct ucx_stream *stream, struct seal_box *box)
 {
-    weir_status status = stream->told ? WEIR_OK : tell_begin(stream, box);
-    if (status || stream->told_first == stream->told_end)
+    weir_status status = stream->outgoing ? WEIR_OK : tell_begin(stream, box);
+    if (status || stream->outgoing_first == stream->outgoing_end)
         return status;
-    ssize_t sent = TEMP_FAILURE_RETRY(send(stream->base.fd, stream->told + stream->told_first,
-                                           stream->told_end - stream->told_first, MSG_DONTWAIT | MSG_NOSIGNAL));
+    ssize_t sent = TEMP_FAILURE_RETRY(send(stream->base.fd, stream->outgoing + stream->outgoing_first,
+                                           stream->outgoing_end - stream->outgoing_first, MSG_DONTWAIT | MSG_NOSIGNAL));
     if (sent < 0 && errno != EAGAIN)
         return error_set(WEIR_E_PEER, "%s", strerror(errno));
-    stream->told_first += sent > 0 ? (size_t)sent : 0;
+    stream->outgoing_first += sent > 0 ? (size_t)sent : 0;
     return WEIR_OK;
 }
 
-/* The bytes of what the other says, as far as they can be told from what has come. */
-static size_t heard_due(const struct ucx_stream *stream, bool sealed)
+/* The bytes of the other side's greeting, or of its head until that has come. */
+static size_t incoming_due(const struct ucx_stream *stream, bool sealed)
 {
-    if (stream->heard_bytes < SEAL_HEAD_BYTES)
+    if (stream->incoming_bytes < SEAL_HEAD_BYTES)
         return SEAL_HEAD_BYTES;
-    return seal_record_bytes(stream->heard) + (sealed ? SEAL_OVER_BYTES : SEAL_HEAD_BYTES);
+    return seal_record_bytes(stream->incoming) + (sealed ? SEAL_OVER_BYTES : SEAL_HEAD_BYTES);
 }
 
 /* Takes no byte beyond it. */
 static weir_status hear(struct ucx_stream *stream, bool sealed)
 {
     size_t due;
-    if (!stream->heard && !(stream->heard = malloc(UCX_ADDRESS_BYTES + SEAL_OVER_BYTES)))
+    if (!stream->incoming && !(stream->incoming = malloc(UCX_ADDRESS_BYTES + SEAL_OVER_BYTES)))
         return error_set(WEIR_E_MEMORY, "no memory for an address");
-    while (stream->heard_bytes < (due = heard_due(stream, sealed))) {
-        if (stream->heard_bytes >= SEAL_HEAD_BYTES && seal_record_bytes(stream->heard) > UCX_ADDRESS_BYTES)
+    while (stream->incoming_bytes < (due = incoming_due(stream, sealed))) {
+        if (stream->incoming_bytes >= SEAL_HEAD_BYTES && seal_record_bytes(stream->incoming) > UCX_ADDRESS_BYTES)
             return unlike("its address is too long");
         ssize_t came = TEMP_FAILURE_RETRY(
-            recv(stream->base.fd, stream->heard + stream->heard_bytes, due - stream->heard_bytes, MSG_DONTWAIT));
+            recv(stream->base.fd, stream->incoming + stream->incoming_bytes, due - stream->incoming_bytes, MSG_DONTWAIT));
         if (came < 0 && errno == EAGAIN)
             return WEIR_OK;
         if (came <= 0)
             return error_set(WEIR_E_PEER, "%s", came ? strerror(errno) : "the connection has ended");
-        stream->heard_bytes += (size_t)came;
+        stream->incoming_bytes += (size_t)came;
     }
     return WEIR_OK;
 }
@@ -415,15 +415,15 @@ static weir_status endpoint_open(struct ucx_stream *stream, const unsigned char 
 /* An address says by itself where it ends. */
 static weir_status connect_heard(struct ucx_stream *stream, struct seal_box *box)
 {
-    size_t bytes = stream->heard_bytes < SEAL_HEAD_BYTES ? 0 : seal_record_bytes(stream->heard);
-    if (stream->heard_bytes < heard_due(stream, box))
+    size_t bytes = stream->incoming_bytes < SEAL_HEAD_BYTES ? 0 : seal_record_bytes(stream->incoming);
+    if (stream->incoming_bytes < incoming_due(stream, box))
         return WEIR_OK;
     unsigned char *address = bytes ? malloc(bytes) : NULL;
     if (!address)
         return bytes ? error_set(WEIR_E_MEMORY, "no memory for an address") : unlike("it has no address");
     weir_status status = WEIR_OK;
-    memcpy(address, stream->heard + SEAL_HEAD_BYTES, bytes);
-    if (box && !seal_read(box, stream->heard, bytes, address))
+    memcpy(address, stream->incoming + SEAL_HEAD_BYTES, bytes);
+    if (box && !seal_read(box, stream->incoming, bytes, address))
         status = unlike("its address was changed, or made up");
     if (!status)
         status = endpoint_open(stream, address);
@@ -491,7 +491,7 @@ static void worker_wait(struct ucx_streams *streams)
         poll(&wakes, 1, LOOK_MS);
 }
 
-/* A request that is not done by now will not be told any more: UCX does not let go of a worker with requests that somebody
+/* A request that is not done by now will not be reported any more: UCX does not let go of a worker with requests that somebody
  * has. */
 static void requests_forget(struct ucx_stream *stream)
 {
@@ -516,8 +516,8 @@ static void streams_free(struct ucx_streams *streams)
     for (struct ucx_stream *stream; (stream = streams->all);) {
         streams->all = stream->next;
         connection_close(stream);
-        free(stream->told);
-        free(stream->heard);
+        free(stream->outgoing);
+        free(stream->incoming);
         free(stream);
     }
     free(streams);

@@ -120,9 +120,9 @@ static int run_between(const bench_allreduce_opts *opts, const char *name, bool 
 {
     const bool link = name && !strcmp(name, "link"), sums = name && !strcmp(name, "allreduce");
     if ((!link && !sums) || (link && opts->ranks))
-        return options_wrong(program, "--bytes, --shm and --tcp are of link and allreduce, --ranks of allreduce");
+        return options_wrong(program, "--bytes, --shm and --tcp work only with link and allreduce, --ranks only with allreduce");
     if (both)
-        return options_wrong(program, "--shm or --tcp, not both");
+        return options_wrong(program, "--shm and --tcp do not work together; give one of them");
     const bench_link_opts alone = {.bytes = opts->bytes, .over = opts->over};
     const weir_status status =
         link ? bench_link_with(&alone, json, quick, stdout) : bench_allreduce_with(opts, json, quick, stdout);
@@ -136,11 +136,11 @@ static int run_device(const bench_gpt_device_opts *opts, const bench_allreduce_o
     const bool gpt = name && !strcmp(name, "gpt"), actors = name && !strcmp(name, "actors");
     const bool sums = name && !strcmp(name, "allreduce");
     if ((!gpt && !actors && !sums) || (!gpt && (opts->batch || opts->steps || opts->no_fusion)))
-        return options_wrong(program, "--device is of gpt, actors and allreduce; --batch, --steps and --no-fusion are of gpt");
+        return options_wrong(program, "--device works only with gpt, actors and allreduce; --batch, --steps and --no-fusion only with gpt");
     if (!opts->device || strcmp(opts->device, "cuda") != 0)
-        return options_wrong(program, "--device is cuda; --batch, --steps and --no-fusion are of it");
+        return options_wrong(program, "--batch, --steps and --no-fusion need --device cuda, which is the only --device");
     if (sum->over || (!sums && (sum->ranks || sum->bytes)))
-        return options_wrong(program, "--ranks and --bytes are of allreduce, --shm and --tcp of CPUs");
+        return options_wrong(program, "with --device, --ranks and --bytes work only with allreduce, and --shm and --tcp do not work");
     const weir_status status = gpt    ? bench_gpt_device(opts, json, quick, stdout)
                                : sums ? bench_allreduce_device(opts->device, sum, json, quick, stdout)
                                       : bench_actors_device(WEIR_CUDA, json, quick, stdout);
@@ -197,15 +197,15 @@ int command_bench(int argc, char **argv)
     if (device.device || device.batch || device.steps || device.no_fusion)
         return run_device(&device, &sum, name, json, quick);
     if ((bf16 || micro) && (!name || strcmp(name, "gpt") != 0))
-        return options_wrong(program, "%s is of gpt", bf16 ? "--bf16" : "--micro");
+        return options_wrong(program, "%s works only with gpt", bf16 ? "--bf16" : "--micro");
     if (sum.ranks || sum.bytes || sum.over)
         return run_between(&sum, name, shm && tcp, json, quick);
     if (name && !strcmp(name, "scale"))
         return run_scale(&scale, json, quick);
     if (scale.devices || scale.layers || scale.dp || scale.tp || scale.pp)
-        return options_wrong(program, "--devices, --layers, --dp, --tp and --pp are of scale");
+        return options_wrong(program, "--devices, --layers, --dp, --tp and --pp work only with scale");
     if (micro == 3)
-        return options_wrong(program, "--micro is 1, 2 or 4");
+        return options_wrong(program, "--micro must be 1, 2 or 4, not 3");
     if (bf16 || micro) {
         const bench_gpt_opts opts = {.precision = bf16 ? WEIR_BF16 : WEIR_F32, .micro = micro};
         return bench_gpt_with(&opts, json, quick, stdout) ? options_failed(program) : 0;

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *launch_hosts_name(const launch_place *place)
+const char *launch_hosts_name(const launch_slot *slot)
 {
-    const char *at = strrchr(place->host, '@');
-    return at ? at + 1 : place->host;
+    const char *at = strrchr(slot->host, '@');
+    return at ? at + 1 : slot->host;
 }
 
 /* This host's name, whole or up to its first dot. */
@@ -39,7 +39,7 @@ static bool is_host(const char *host)
 }
 
 /* Reads "HOST", "HOST:COUNT" or "[ADDRESS]:COUNT" of `length` letters. */
-static int read_host(const char *program, const char *text, size_t length, launch_place *place, int *count)
+static int read_host(const char *program, const char *text, size_t length, launch_slot *slot, int *count)
 {
     char entry[LAUNCH_HOST_BYTES], *end;
     if (length >= sizeof entry)
@@ -63,30 +63,30 @@ static int read_host(const char *program, const char *text, size_t length, launc
     }
     if (!is_host(host))
         return options_wrong(program, "--hosts: \"%s\" is no name of a host", host);
-    memmove(place->host, host, strlen(host) + 1);
-    place->remote = !is_this_host(host);
+    memmove(slot->host, host, strlen(host) + 1);
+    slot->remote = !is_this_host(host);
     return -1;
 }
 
-static int add_places(const char *program, const launch_place *place, int count, launch_place *places, int *ranks)
+static int add_slots(const char *program, const launch_slot *slot, int count, launch_slot *slots, int *ranks)
 {
     if (count > LAUNCH_RANKS_MAX - *ranks)
         return options_wrong(program, "more than %d ranks", LAUNCH_RANKS_MAX);
     for (int i = 0; i < count; i++)
-        places[(*ranks)++] = *place;
+        slots[(*ranks)++] = *slot;
     return -1;
 }
 
-static int read_hosts(const char *program, const char *hosts, launch_place *places, int *ranks)
+static int read_hosts(const char *program, const char *hosts, launch_slot *slots, int *ranks)
 {
     int status = -1;
     for (const char *at = hosts; status < 0; at++) {
         size_t length = strcspn(at, ",");
-        launch_place place = {.host = ""};
+        launch_slot slot = {.host = ""};
         int count = 0;
-        status = read_host(program, at, length, &place, &count);
+        status = read_host(program, at, length, &slot, &count);
         if (status < 0)
-            status = add_places(program, &place, count, places, ranks);
+            status = add_slots(program, &slot, count, slots, ranks);
         at += length;
         if (!*at)
             break;
@@ -95,49 +95,49 @@ static int read_hosts(const char *program, const char *hosts, launch_place *plac
 }
 
 /* All ranks of this host are on one, by whatever name. */
-static bool is_same_host(const launch_place *a, const launch_place *b)
+static bool is_same_host(const launch_slot *a, const launch_slot *b)
 {
     return a->remote ? b->remote && !strcmp(a->host, b->host) : !b->remote;
 }
 
-void launch_hosts_count(launch_place *places, int ranks)
+void launch_hosts_count(launch_slot *slots, int ranks)
 {
     for (int i = 0; i < ranks; i++) {
-        launch_place *place = &places[i];
-        place->local_rank = place->local_size = 0;
+        launch_slot *slot = &slots[i];
+        slot->local_rank = slot->local_size = 0;
         for (int j = 0; j < ranks; j++) {
-            bool same = is_same_host(place, &places[j]);
-            place->local_size += same;
-            place->local_rank += same && j < i;
+            bool same = is_same_host(slot, &slots[j]);
+            slot->local_size += same;
+            slot->local_rank += same && j < i;
         }
     }
 }
 
-static void number_hosts(launch_place *places, int count)
+static void number_hosts(launch_slot *slots, int count)
 {
     for (int i = 0; i < count; i++)
-        while (!is_same_host(&places[i], &places[places[i].number]))
-            places[i].number++;
+        while (!is_same_host(&slots[i], &slots[slots[i].number]))
+            slots[i].number++;
 }
 
-int launch_hosts_place(const char *program, const char *hosts, int count, bool varies, launch_place **places,
+int launch_hosts_slots(const char *program, const char *hosts, int count, bool varies, launch_slot **slots,
                        int *room)
 {
     int status = -1;
     *room = 0;
-    *places = calloc(LAUNCH_RANKS_MAX, sizeof **places);
-    if (!*places)
+    *slots = calloc(LAUNCH_RANKS_MAX, sizeof **slots);
+    if (!*slots)
         return options_wrong(program, "out of memory"), 1;
     if (hosts)
-        status = read_hosts(program, hosts, *places, room);
+        status = read_hosts(program, hosts, *slots, room);
     else if (count || varies)
-        status = add_places(program, &(launch_place){.host = "localhost"}, varies ? LAUNCH_RANKS_MAX : count, *places,
+        status = add_slots(program, &(launch_slot){.host = "localhost"}, varies ? LAUNCH_RANKS_MAX : count, *slots,
                             room);
     else
         status = options_wrong(program, "needs -n N or --hosts A:N,B:N; --help tells more");
     if (status < 0 && count && (varies ? count > *room : count != *room))
         status = options_wrong(program, "-n %d, but --hosts has room for %d", count, *room);
     if (status < 0)
-        number_hosts(*places, *room);
+        number_hosts(*slots, *room);
     return status;
 }

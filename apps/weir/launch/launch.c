@@ -97,15 +97,15 @@ static int choose_port(bool remote)
 }
 
 /* The others' name of rank 0's host: as the user does, unless that means something else elsewhere. */
-static const char *master_address(const launch_place *places, int ranks, char own[LAUNCH_HOST_BYTES])
+static const char *master_address(const launch_slot *slots, int ranks, char own[LAUNCH_HOST_BYTES])
 {
     bool any_remote = false;
     for (int i = 0; i < ranks; i++)
-        any_remote |= places[i].remote;
+        any_remote |= slots[i].remote;
     if (!any_remote)
         return "127.0.0.1";
-    const char *name = launch_hosts_name(&places[0]);
-    bool own_name = places[0].remote || (strcmp(name, "localhost") && name[0] != '1' && name[0] != ':');
+    const char *name = launch_hosts_name(&slots[0]);
+    bool own_name = slots[0].remote || (strcmp(name, "localhost") && name[0] != '1' && name[0] != ':');
     if (own_name || gethostname(own, LAUNCH_HOST_BYTES - 1))
         return name;
     return own;
@@ -115,8 +115,8 @@ static const char *master_address(const launch_place *places, int ranks, char ow
 static void set_meeting(settings *s, const launch_opts *opts, const launch_job *job)
 {
     char own[LAUNCH_HOST_BYTES] = "";
-    set_text(s, "MASTER_ADDR", opts->address ? opts->address : master_address(job->places, job->ranks, own));
-    set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(job->places[0].remote));
+    set_text(s, "MASTER_ADDR", opts->address ? opts->address : master_address(job->slots, job->ranks, own));
+    set_number(s, "MASTER_PORT", opts->port ? opts->port : choose_port(job->slots[0].remote));
 }
 
 /* The variables of one generation. */
@@ -201,7 +201,7 @@ static int open_pool(launch_pool *pool, const launch_opts *opts, const char *she
 {
     bool varies = opts->ranks_file || (opts->hosts && opts->least);
     *pool = (launch_pool){.program = program, .shell = shell, .file = opts->ranks_file, .least = opts->least};
-    int status = launch_hosts_place(program, opts->hosts, opts->ranks, varies, &pool->places, &pool->room);
+    int status = launch_hosts_slots(program, opts->hosts, opts->ranks, varies, &pool->slots, &pool->room);
     bool all = opts->hosts || !varies;
     pool->wanted = opts->ranks ? opts->ranks : all ? pool->room : 0;
     return status < 0 ? launch_pool_open(pool) : status;

@@ -1,4 +1,4 @@
-/* apps/weir/launch/pool.c: the places that ranks can have.
+/* apps/weir/launch/pool.c: the slots that ranks can have.
  *
  * The file is read again and again rather than watched (inotify): it may be on a network file system, or be replaced by
  * a rename, and it is a few bytes five times a second.
@@ -25,20 +25,20 @@
 
 static const char *name_of(const launch_pool *pool, const launch_host *host)
 {
-    return pool->places[host->place].host;
+    return pool->slots[host->slot].host;
 }
 
-static launch_host *find_host(const launch_pool *pool, const launch_place *place)
+static launch_host *find_host(const launch_pool *pool, const launch_slot *slot)
 {
-    for (int i = 0; place->remote && i < pool->hosts_count; i++)
-        if (!strcmp(name_of(pool, &pool->hosts[i]), place->host))
+    for (int i = 0; slot->remote && i < pool->hosts_count; i++)
+        if (!strcmp(name_of(pool, &pool->hosts[i]), slot->host))
             return &pool->hosts[i];
     return NULL;
 }
 
-static bool is_there(const launch_pool *pool, const launch_place *place)
+static bool is_there(const launch_pool *pool, const launch_slot *slot)
 {
-    const launch_host *host = find_host(pool, place);
+    const launch_host *host = find_host(pool, slot);
     return !host || !host->gone;
 }
 
@@ -64,9 +64,9 @@ static void start_probe(launch_pool *pool, launch_host *host)
     _exit(127);
 }
 
-void launch_pool_lose(launch_pool *pool, const launch_place *place)
+void launch_pool_lose(launch_pool *pool, const launch_slot *slot)
 {
-    launch_host *host = find_host(pool, place);
+    launch_host *host = find_host(pool, slot);
     if (!pool->least || !host || host->gone)
         return;
     host->gone = true;
@@ -107,7 +107,7 @@ int launch_pool_count(const launch_pool *pool)
 {
     int there = 0;
     for (int i = 0; i < pool->room && there < pool->wanted; i++)
-        there += is_there(pool, &pool->places[i]);
+        there += is_there(pool, &pool->slots[i]);
     return there;
 }
 
@@ -117,13 +117,13 @@ bool launch_pool_is_enough(const launch_pool *pool)
     return launch_pool_count(pool) >= least;
 }
 
-int launch_pool_take(const launch_pool *pool, launch_place *places)
+int launch_pool_take(const launch_pool *pool, launch_slot *slots)
 {
     int ranks = 0;
     for (int i = 0; i < pool->room && ranks < pool->wanted; i++)
-        if (is_there(pool, &pool->places[i]))
-            places[ranks++] = pool->places[i];
-    launch_hosts_count(places, ranks);
+        if (is_there(pool, &pool->slots[i]))
+            slots[ranks++] = pool->slots[i];
+    launch_hosts_count(slots, ranks);
     return ranks;
 }
 
@@ -187,8 +187,8 @@ int launch_pool_open(launch_pool *pool)
     if (!pool->hosts)
         return options_wrong(pool->program, "out of memory") - 1;
     for (int i = 0; i < pool->room; i++)
-        if (pool->places[i].remote && !find_host(pool, &pool->places[i]))
-            pool->hosts[pool->hosts_count++].place = i;
+        if (pool->slots[i].remote && !find_host(pool, &pool->slots[i]))
+            pool->hosts[pool->hosts_count++].slot = i;
     if (pool->file)
         look_at_file(pool);
     if (!pool->wanted)
@@ -201,7 +201,7 @@ int launch_pool_open(launch_pool *pool)
 void launch_pool_close(launch_pool *pool)
 {
     free(pool->hosts);
-    free(pool->places);
+    free(pool->slots);
     pool->hosts = NULL;
-    pool->places = NULL;
+    pool->slots = NULL;
 }

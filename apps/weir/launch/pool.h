@@ -1,12 +1,12 @@
-/* apps/weir/launch/pool.h: the places that ranks can have, and how many of them the next generation takes.
+/* apps/weir/launch/pool.h: the slots that ranks can have, and how many of them the next generation takes.
  *
- *     --hosts a:2,b:2 -n 4                     four places; all are taken
+ *     --hosts a:2,b:2 -n 4                     four slots; all are taken
  *     --hosts a:2,b:2,c:2 -n 4                 six, of which the first four that are there are taken: c is a spare
  *     ... --min-ranks 2                        when hosts are gone it goes on with what is left, if these are so many
  *     ... --ranks-file FILE                    FILE says how many are wanted, now and whenever it changes
  *
  * A host is gone when a rank on it could not be started or was lost with the connection. It is then asked every
- * few seconds, through the remote shell, whether it is back (`true`), and has its places again in the next generation
+ * few seconds, through the remote shell, whether it is back (`true`), and has its slots again in the next generation
  * after that. This host is never gone. Without --min-ranks none is: there all ranks are needed.
  *
  * One thread: the launcher's only one.
@@ -20,7 +20,7 @@
 
 /* One that is reached through a remote shell. */
 typedef struct launch_host {
-    int place;         /* the first that is there */
+    int slot;         /* the first that is there */
     bool gone;
     pid_t probe;       /* that asks it; 0: none */
     double probe_at;   /* when the next is to */
@@ -30,11 +30,11 @@ typedef struct launch_pool {
     const char *program;  /* borrowed, as all texts here; for messages */
     const char *shell;    /* the remote one */
     const char *file;     /* that says how many ranks are wanted; NULL: none */
-    launch_place *places; /* owned: all */
+    launch_slot *slots; /* owned: all */
     int room;             /* of them */
     int wanted;           /* ranks */
     int least;            /* with so many it goes on; 0: all that are wanted */
-    launch_host *hosts;   /* owned: the remote ones among places */
+    launch_host *hosts;   /* owned: the remote ones among slots */
     int hosts_count;
     char last[32];        /* by the file, when it was last looked at */
     double look_at;       /* when to do so again */
@@ -49,11 +49,11 @@ void launch_pool_close(launch_pool *pool);
 int launch_pool_count(const launch_pool *pool);
 bool launch_pool_is_enough(const launch_pool *pool);
 
-/* Writes the places of the next generation; returns how many. `places` has room for pool->room. */
-int launch_pool_take(const launch_pool *pool, launch_place *places);
+/* Writes the slots of the next generation; returns how many. `slots` has room for pool->room. */
+int launch_pool_take(const launch_pool *pool, launch_slot *slots);
 
 /* A rank could not be started there, or the connection was lost. */
-void launch_pool_lose(launch_pool *pool, const launch_place *place);
+void launch_pool_lose(launch_pool *pool, const launch_slot *slot);
 
 /* To be called now and then: looks at the file, asks hosts. True: another number of ranks is wanted than before. */
 bool launch_pool_look(launch_pool *pool);

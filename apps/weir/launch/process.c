@@ -72,12 +72,12 @@ static void set_environment(const launch_job *job, int rank)
             setenv(s->name, s->value, 1);
         else
             unsetenv(s->name);
-    if (*launch_snapshots_path(job->snapshots, &job->places[rank], snapshots))
+    if (*launch_snapshots_path(job->snapshots, &job->slots[rank], snapshots))
         setenv("WEIR_SNAPSHOTS", snapshots, 1);
     set_number("RANK", rank);
     set_number("WORLD_SIZE", job->ranks);
-    set_number("LOCAL_RANK", job->places[rank].local_rank);
-    set_number("LOCAL_WORLD_SIZE", job->places[rank].local_size);
+    set_number("LOCAL_RANK", job->slots[rank].local_rank);
+    set_number("LOCAL_WORLD_SIZE", job->slots[rank].local_size);
 }
 
 /* "ssh -o BatchMode=yes" and the rest as words. */
@@ -123,7 +123,7 @@ _Noreturn static void become(const launch_process *process, const launch_job *jo
     restore(origin);
     if (process->remote)
         /* The other side's login shell is whatever it is; all know exec, and then there is one that is known. */
-        launch_process_shell(job->shell, job->places[process->rank].host, "exec sh -s");
+        launch_process_shell(job->shell, job->slots[process->rank].host, "exec sh -s");
     else {
         set_environment(job, process->rank);
         execvp(job->argv[0], job->argv);
@@ -147,9 +147,9 @@ static int wait_for_exec(pipes *p)
 
 static int report(const launch_process *process, const launch_job *job, int error)
 {
-    const launch_place *place = &job->places[process->rank];
+    const launch_slot *slot = &job->slots[process->rank];
     if (process->remote)
-        options_wrong(job->name, "cannot start %s for rank %d on %s: %s", job->shell, process->rank, place->host,
+        options_wrong(job->name, "cannot start %s for rank %d on %s: %s", job->shell, process->rank, slot->host,
                       strerror(error));
     else
         options_wrong(job->name, "cannot start %s: %s", job->argv[0], strerror(error));
@@ -184,7 +184,7 @@ static void forget_script(launch_process *process)
 
 static bool prepare(launch_process *process, const launch_job *job, int rank, pipes *p)
 {
-    bool remote = job->places[rank].remote;
+    bool remote = job->slots[rank].remote;
     *p = no_pipes;
     *process = (launch_process){.rank = rank, .remote = remote, .out = -1, .err = -1, .control = -1};
     process->own_group = remote || rank || !isatty(STDIN_FILENO);

@@ -28,7 +28,7 @@ typedef struct launch_setting {
 typedef struct launch_job {
     const char *name;       /* of the command, for messages */
     char **argv;            /* the program and its arguments; ends at NULL */
-    launch_place *places;   /* of the generation that runs, */
+    launch_slot *slots;   /* of the generation that runs, */
     int ranks;              /* and how many it has */
     int generation;         /* how often they have been started anew */
     int restarts;           /* after a loss: how often at most, and how often so far */

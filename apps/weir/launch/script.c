@@ -110,14 +110,14 @@ static void write_environment(FILE *to, const launch_job *job, int rank)
             export(to, s->name, s->value);
         else
             fprintf(to, "unset %s\n", s->name);
-    if (*launch_snapshots_path(job->snapshots, &job->places[rank], snapshots)) {
+    if (*launch_snapshots_path(job->snapshots, &job->slots[rank], snapshots)) {
         export(to, "WEIR_SNAPSHOTS", snapshots);
         fputs(AWAIT_SNAPSHOTS, to);
     }
     export_number(to, "RANK", rank);
     export_number(to, "WORLD_SIZE", job->ranks);
-    export_number(to, "LOCAL_RANK", job->places[rank].local_rank);
-    export_number(to, "LOCAL_WORLD_SIZE", job->places[rank].local_size);
+    export_number(to, "LOCAL_RANK", job->slots[rank].local_rank);
+    export_number(to, "LOCAL_WORLD_SIZE", job->slots[rank].local_size);
 }
 
 /* `echo` is the shell's own, so no list of processes shows the secret, in which it finds nothing to replace. The file lies in the

@@ -67,7 +67,7 @@ void launch_snapshots_remove(const char *path)
 
 /* ---- what was left behind ---- */
 
-/* Whether launchers and keepers give folders such names: "aBcDeF", or a token of 16 digits and a place's number. */
+/* Whether launchers and keepers give folders such names: "aBcDeF", or a token of 16 digits and a slot's number. */
 static bool is_ours(const char *name)
 {
     static const char digits[] = "0123456789", letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -133,27 +133,27 @@ void launch_snapshots_open(launch_snapshots *s, const char *token)
         snprintf(s->elsewhere, sizeof s->elsewhere, "%s/%s%.32s", MEMORY, NAME, token);
 }
 
-const char *launch_snapshots_path(const launch_snapshots *s, const launch_place *place,
+const char *launch_snapshots_path(const launch_snapshots *s, const launch_slot *slot,
                                   char path[LAUNCH_SNAPSHOTS_BYTES])
 {
-    if (!place->remote || !*s->elsewhere)
+    if (!slot->remote || !*s->elsewhere)
         snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%s", s->told ? s->here : "");
     else
-        snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%.70s-%d", s->elsewhere, place->number);
+        snprintf(path, LAUNCH_SNAPSHOTS_BYTES, "%.70s-%d", s->elsewhere, slot->number);
     return path;
 }
 
 /* ---- elsewhere ---- */
 
-static launch_keeper *find_keeper(const launch_snapshots *s, int place)
+static launch_keeper *find_keeper(const launch_snapshots *s, int slot)
 {
     for (int i = 0; i < s->keepers_count; i++)
-        if (s->keepers[i].place == place)
+        if (s->keepers[i].slot == slot)
             return &s->keepers[i];
     return NULL;
 }
 
-static launch_keeper *add_keeper(launch_snapshots *s, int place)
+static launch_keeper *add_keeper(launch_snapshots *s, int slot)
 {
     if (s->keepers_count == s->keepers_room) {
         int room = s->keepers_room ? 2 * s->keepers_room : 8;
@@ -163,7 +163,7 @@ static launch_keeper *add_keeper(launch_snapshots *s, int place)
         s->keepers = grown;
         s->keepers_room = room;
     }
-    s->keepers[s->keepers_count] = (launch_keeper){.place = place, .fd = -1};
+    s->keepers[s->keepers_count] = (launch_keeper){.slot = slot, .fd = -1};
     return &s->keepers[s->keepers_count++];
 }
 
@@ -206,7 +206,7 @@ static void become_keeper(int in, const char *shell, const char *host)
     _exit(127);
 }
 
-static void start_keeper(launch_snapshots *s, launch_keeper *keeper, const launch_place *place, const char *shell)
+static void start_keeper(launch_snapshots *s, launch_keeper *keeper, const launch_slot *slot, const char *shell)
 {
     char path[LAUNCH_SNAPSHOTS_BYTES];
     int ends[2];
@@ -214,23 +214,23 @@ static void start_keeper(launch_snapshots *s, launch_keeper *keeper, const launc
         return;
     keeper->id = fork();
     if (keeper->id == 0)
-        become_keeper(ends[0], shell, place->host);
+        become_keeper(ends[0], shell, slot->host);
     close(ends[0]);
     keeper->fd = ends[1];
     if (keeper->id > 0)
-        write_script(keeper->fd, launch_snapshots_path(s, place, path));
+        write_script(keeper->fd, launch_snapshots_path(s, slot, path));
     else
         launch_snapshots_ended(s, keeper->id = 0);
 }
 
-void launch_snapshots_keep(launch_snapshots *s, const launch_place *places, int ranks, const char *shell)
+void launch_snapshots_keep(launch_snapshots *s, const launch_slot *slots, int ranks, const char *shell)
 {
     for (int i = 0; i < ranks && *s->elsewhere; i++) {
-        launch_keeper *keeper = places[i].remote ? find_keeper(s, places[i].number) : NULL;
-        if (places[i].remote && !keeper)
-            keeper = add_keeper(s, places[i].number);
+        launch_keeper *keeper = slots[i].remote ? find_keeper(s, slots[i].number) : NULL;
+        if (slots[i].remote && !keeper)
+            keeper = add_keeper(s, slots[i].number);
         if (keeper && !keeper->id)
-            start_keeper(s, keeper, &places[i], shell);
+            start_keeper(s, keeper, &slots[i], shell);
     }
 }
 
@@ -247,7 +247,7 @@ void launch_snapshots_ended(launch_snapshots *s, pid_t id)
     for (int i = 0; i < s->keepers_count; i++)
         if (s->keepers[i].id == id && s->keepers[i].fd >= 0) {
             close(s->keepers[i].fd);
-            s->keepers[i] = (launch_keeper){.place = s->keepers[i].place, .fd = -1};
+            s->keepers[i] = (launch_keeper){.slot = s->keepers[i].slot, .fd = -1};
         }
 }
 

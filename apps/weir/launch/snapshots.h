@@ -6,7 +6,7 @@
  * own, for what is elsewhere is another memory; the ranks put together what lies in them.
  *
  *     here       /dev/shm/weir-snapshots-aBcDeF, made and removed by the launcher; when that is killed, by its guard
- *     elsewhere  /dev/shm/weir-snapshots-TOKEN-2 of the host of place 2, made and removed by a *keeper*: a shell behind a
+ *     elsewhere  /dev/shm/weir-snapshots-TOKEN-2 of the host of slot 2, made and removed by a *keeper*: a shell behind a
  *                remote shell, which waits for the end of its standard input: the launcher's, or the connection's
  *
  * The folder here is made for every launch: it also has the session's key (key.h), and is in /tmp where /dev/shm is no
@@ -29,7 +29,7 @@
 enum { LAUNCH_SNAPSHOTS_BYTES = 96, LAUNCH_SNAPSHOTS_TOKEN = 16 /* digits */ };
 
 typedef struct launch_keeper {
-    int place;    /* that its host is known by (launch_place.number) */
+    int slot;    /* that its host is known by (launch_slot.number) */
     pid_t id;     /* 0: it has ended */
     int fd;       /* its standard input */
 } launch_keeper;
@@ -51,14 +51,14 @@ void launch_snapshots_remove_stale(void);
 void launch_snapshots_open(launch_snapshots *snapshots, const char *token);
 
 /* Sees to it that there is a folder where each of these ranks will be. `shell`: the remote one. */
-void launch_snapshots_keep(launch_snapshots *snapshots, const launch_place *places, int ranks, const char *shell);
+void launch_snapshots_keep(launch_snapshots *snapshots, const launch_slot *slots, int ranks, const char *shell);
 
 /* A child that is a keeper; one of them has ended. */
 bool launch_snapshots_is_keeper(const launch_snapshots *snapshots, pid_t id);
 void launch_snapshots_ended(launch_snapshots *snapshots, pid_t id);
 
-/* The folder of the place's host; "": none. Returns `path`. */
-const char *launch_snapshots_path(const launch_snapshots *snapshots, const launch_place *place,
+/* The folder of the slot's host; "": none. Returns `path`. */
+const char *launch_snapshots_path(const launch_snapshots *snapshots, const launch_slot *slot,
                                   char path[LAUNCH_SNAPSHOTS_BYTES]);
 
 /* Removes all of them, with what is in them; waits for keepers a few seconds. Also a zeroed one. */

@@ -87,13 +87,13 @@ static bool is_restarted(watch *w, char *text, size_t bytes)
 
 static void describe(const watch *w, const watched *r, char *text, size_t bytes)
 {
-    const launch_place *place = &w->job->places[r->process.rank];
+    const launch_slot *slot = &w->job->slots[r->process.rank];
     char where[LAUNCH_HOST_BYTES + 32];
-    snprintf(where, sizeof where, "(pid %ld on %s)", r->remote_id, place->host);
+    snprintf(where, sizeof where, "(pid %ld on %s)", r->remote_id, slot->host);
     if (!r->remote_id && !r->ended.by_signal)
-        snprintf(text, bytes, "did not start on %s: the remote shell ended with status %d", place->host,
+        snprintf(text, bytes, "did not start on %s: the remote shell ended with status %d", slot->host,
                  launch_ending_status(&r->ended));
-    else if (place->remote && !r->told.known && !r->ended.by_signal)
+    else if (slot->remote && !r->told.known && !r->ended.by_signal)
         snprintf(text, bytes, "%s was lost with the connection to its host", where);
     else if (r->ended.by_signal)
         snprintf(text, bytes, "%s was ended by signal %d (%s)", where, r->ended.number, strsignal(r->ended.number));
@@ -170,9 +170,9 @@ static bool is_for_the_change(const watch *w, const watched *r)
 
 static void note_end(watch *w, watched *r)
 {
-    const launch_place *place = &w->job->places[r->process.rank];
-    if (place->remote && !r->told.known && w->phase != KILLED)
-        launch_pool_lose(w->pool, place);
+    const launch_slot *slot = &w->job->slots[r->process.rank];
+    if (slot->remote && !r->told.known && w->phase != KILLED)
+        launch_pool_lose(w->pool, slot);
     if (is_for_the_change(w, r))
         w->stopped = true;
     else if (launch_ending_status(&r->ended))
@@ -397,9 +397,9 @@ static bool open_watch(watch *w)
     w->err = &w->sinks[same_file(STDOUT_FILENO, STDERR_FILENO) ? 0 : 1];
     bool guarded = launch_guard_start(&w->guard, w->job->snapshots->here);
     w->signals = launch_self_change(&w->origin);
-    w->job->places = calloc((size_t)w->pool->room, sizeof *w->job->places);
+    w->job->slots = calloc((size_t)w->pool->room, sizeof *w->job->slots);
     return guarded && launch_sink_open(&w->sinks[0], STDOUT_FILENO) && launch_sink_open(&w->sinks[1], STDERR_FILENO) &&
-           w->signals >= 0 && w->job->places;
+           w->signals >= 0 && w->job->slots;
 }
 
 static void close_watch(watch *w)
@@ -409,8 +409,8 @@ static void close_watch(watch *w)
     launch_sink_close(&w->sinks[1]);
     if (w->signals >= 0)
         close(w->signals);
-    free(w->job->places);
-    w->job->places = NULL;
+    free(w->job->slots);
+    w->job->slots = NULL;
 }
 
 /* Returns 0, or errno. */
@@ -463,8 +463,8 @@ static void act_on_change(watch *w)
 static bool begin_generation(watch *w)
 {
     launch_job *job = w->job;
-    job->ranks = launch_pool_take(w->pool, job->places);
-    launch_snapshots_keep(job->snapshots, job->places, job->ranks, job->shell);
+    job->ranks = launch_pool_take(w->pool, job->slots);
+    launch_snapshots_keep(job->snapshots, job->slots, job->ranks, job->shell);
     job->tell(job->tell_ctx, job);
     w->ranks = calloc((size_t)job->ranks, sizeof *w->ranks);
     w->started = w->alive = 0;

@@ -26,7 +26,7 @@
 
 /* Returns the exit status: 0 when all of the last generation ended well, else its first failure's (128 and the signal
  * for one that was ended by a signal), 127 or 126 when the program could not be started, 1 when the launcher could not
- * do its work. All but 0, and what stops for the user's SIGINT or SIGTERM, is reported. `job` brings no places: they
+ * do its work. All but 0, and what stops for the user's SIGINT or SIGTERM, is reported. `job` brings no slots: they
  * are taken from `pool`, which is open. */
 int launch_watch(launch_job *job, launch_pool *pool);
 

@@ -13,14 +13,14 @@
  *     those of one level wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
- *     one level. Collectives of the same devices that wait for the same groups become one, up to a bucket of bytes a device: those
+ *     one depth. Collectives of the same devices that wait for the same groups become one, up to a bucket of bytes a device: those
  *     that move, and those that make one kind of sum;
  *   - host functions, and what else runs on a device's io queues, are alone, so that a slow one holds up nothing else; and
  *     so is what asks for it (weir_op.actor).
  *
- * Groups are convex, so their graph has no circle. Let the level of a pop be the number of times that a path within its phase
- * has to change devices to get to it, or to wait for a batch of all micro-batches. Pops of one group have one level; an
- * edge between groups goes to a later phase, a higher level, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
+ * Groups are convex, so their graph has no circle. Let the depth of a pop be the number of times that a path within its phase
+ * has to change devices to get to it, or to wait for a batch of all micro-batches. Pops of one group have one depth; an
+ * edge between groups goes to a later phase, a higher depth, from once a step to once a micro-batch, or forward in the order of pops in which each group is a run.
  *
  * Registers: what a group makes and others read. Tensors with the same readers, kind and rates share one, unless they
  * are large: a register's bytes are needed from the first kernel that writes any of it to the last that reads any of it, so
@@ -74,22 +74,22 @@ static const pop *input_maker(const compile *c, const pop *op, int i)
     return t->parameter || t->producer < 0 ? NULL : &c->phys.op.item[t->producer];
 }
 
-/* The level of what a repetition waits for without reading it, as far as this device made it. */
-static int level_after(const compile *c, const pop *op)
+/* The depth of what a repetition waits for without reading it, as far as this device made it. */
+static int depth_after(const compile *c, const pop *op)
 {
-    int after = pop_node(c, op)->after, level = 0;
+    int after = pop_node(c, op)->after, depth = 0;
     const weir_mesh *mesh = after >= 0 ? c->ir.tensors.item[after].mesh : NULL;
     for (int at = 0; mesh && at < mesh->count; at++) {
         const ptensor *t = &c->phys.tensor.item[ptensor_real(&c->phys, ptensor_at(&c->phys, after, at, 0))];
         const pop *from = t->producer >= 0 && !t->parameter ? &c->phys.op.item[t->producer] : NULL;
-        if (from && from->device == op->device && from->phase == op->phase && from->level > level)
-            level = from->level;
+        if (from && from->device == op->device && from->phase == op->phase && from->depth > depth)
+            depth = from->depth;
     }
-    return level;
+    return depth;
 }
 
 /* Whether it is a step of a conversion that goes through a core (teams.h). There devices do not all do the same at one
- * time, so steps are told apart by level even where one follows another on one device. */
+ * time, so steps are told apart by depth even where one follows another on one device. */
 static bool is_core_step(const compile *c, const pop *op)
 {
     const ir_node *node = pop_node(c, op);
@@ -98,9 +98,9 @@ static bool is_core_step(const compile *c, const pop *op)
            (mesh_home(tensors[node->in[0]].mesh)->whole || mesh_home(tensors[node->out[0]].mesh)->whole);
 }
 
-static int own_level(const compile *c, const pop *op)
+static int own_depth(const compile *c, const pop *op)
 {
-    int level = level_after(c, op);
+    int depth = depth_after(c, op);
     bool step = is_core_step(c, op);
     for (int i = 0; i < op->in_count; i++) {
         const pop *from = input_maker(c, op, i);
@@ -108,44 +108,44 @@ static int own_level(const compile *c, const pop *op)
             continue;
         bool later = apart(from, op) || from->collective != NONE || (step && is_core_step(c, from)) ||
                      pop_node(c, from)->op == &op_batch;
-        int reach = from->level + later; /* one collective after another is one later */
-        if (reach > level)
-            level = reach;
+        int reach = from->depth + later; /* one collective after another is one later */
+        if (reach > depth)
+            depth = reach;
     }
     for (int i = 0; i < op->waits.count; i++) {
         assert(c->phys.op.item);
         const pop *on = &c->phys.op.item[op->waits.item[i]];
-        if (on->phase == op->phase && on->level >= level)
-            level = on->level + 1;
+        if (on->phase == op->phase && on->depth >= depth)
+            depth = on->depth + 1;
     }
-    return level;
+    return depth;
 }
 
 /* Members of a collective wait for what any of them waits for; the first that comes tells all. */
-static int pop_level(compile *c, const pop *op)
+static int pop_depth(compile *c, const pop *op)
 {
-    int level = own_level(c, op);
+    int depth = own_depth(c, op);
     if (op->collective == NONE)
-        return level;
+        return depth;
     const pcollective *of = &c->phys.collective.item[op->collective];
     if (&c->phys.op.item[of->members.item[0]] != op)
-        return op->level;
+        return op->depth;
     for (int m = 1; m < of->members.count; m++) {
-        int other = own_level(c, &c->phys.op.item[of->members.item[m]]);
-        level = other > level ? other : level;
+        int other = own_depth(c, &c->phys.op.item[of->members.item[m]]);
+        depth = other > depth ? other : depth;
     }
     for (int m = 1; m < of->members.count; m++)
-        c->phys.op.item[of->members.item[m]].level = level;
-    return level;
+        c->phys.op.item[of->members.item[m]].depth = depth;
+    return depth;
 }
 
 /* Which groups wait for which: a set of pairs, of groups that have many sources. Most have few, and a list tells them. */
 enum { SOURCES_LISTED = 16 };
 
-/* Whether the pop's device has copied it in before something else that the pop waits for, by all that levels tell. */
+/* Whether the pop's device has copied it in before something else that the pop waits for, by all that depths tell. */
 static bool copied_before(const pop *from, const pop *op)
 {
-    return from->queue == PLAN_COPY_IN && from->level + 1 < op->level;
+    return from->queue == PLAN_COPY_IN && from->depth + 1 < op->depth;
 }
 
 typedef struct pairs {
@@ -158,7 +158,7 @@ typedef POOL_LIST(int) int_list;
 typedef struct grouping {
     compile *c;
     phys *p;
-    int_list *open;                /* by device: groups that pops may still join, one of each stream and level */
+    int_list *open;                /* by device: groups that pops may still join, one of each stream and depth */
     int_list *met;                 /* by device: collectives of which it is the first member's */
     pairs waits;
     bool *kept;                    /* by pop: between accelerators it moves what a step begins with */
@@ -273,7 +273,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
             continue;
         if (alone) {
             close_group(x, id);
-        } else if (g->level == op->level) {
+        } else if (g->depth == op->depth) {
             if (waits_already(x, op, id) && (g->levels == is_level(x->c, op) || op->phase == PLAN_UPDATE))
                 return id;
             close_group(x, id);
@@ -289,7 +289,7 @@ static int group_new(grouping *x, const pop *op)
     if (!g || !at)
         return NONE;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
-                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .io = op->io, .level = op->level,
+                 .phase = op->phase, .micro = op->micro, .queue = op->queue, .io = op->io, .depth = op->depth,
                  .levels = is_level(x->c, op)};
     *at = x->p->group.count - 1;
     return *at;
@@ -334,7 +334,7 @@ static bool meets_already(const grouping *x, const pcollective *of, const pcolle
 {
     const pop *first = &x->p->op.item[of->members.item[0]], *other = &x->p->op.item[open->members.item[0]];
     const group *g = &x->p->group.item[other->group];
-    if (!same_stream(x->c, g, first) || first->level != other->level)
+    if (!same_stream(x->c, g, first) || first->depth != other->depth)
         return false;
     for (int m = 0; m < of->members.count; m++)
         if (!waits_already(x, &x->p->op.item[of->members.item[m]], x->p->op.item[open->members.item[m]].group))
@@ -381,7 +381,7 @@ static bool join_collective(grouping *x, int id)
 static void join(grouping *x, int id)
 {
     pop *op = &x->p->op.item[id];
-    op->level = pop_level(x->c, op);
+    op->depth = pop_depth(x->c, op);
     if (op->collective != NONE && x->p->collective.item[op->collective].members.item[0] == id && join_collective(x, id))
         return;
     bool alone = alone_on(op->queue) || op->queue == PLAN_COLLECTIVE || pop_node(x->c, op)->op->actor;

@@ -9,9 +9,9 @@ static const char *group_broken(const compile *c, int g, int *calls)
         *calls += !op->dead; /* those that batch and epilogue joined stay in the list, up to fuse */
         if (op->group != g)
             return "a group has a call that is in another group";
-        if (op->device != from->device || op->phase != from->phase || op->micro != from->micro || op->level != from->level ||
+        if (op->device != from->device || op->phase != from->phase || op->micro != from->micro || op->depth != from->depth ||
             c->ir.node[op->node].program != from->program)
-            return "a call has another device, phase, rate, level or program than its group";
+            return "a call has another device, phase, rate, depth or program than its group";
     }
     return NULL;
 }

@@ -234,7 +234,7 @@ static void tie_waits(compile *c)
     }
 }
 
-/* The group that a device would fire before this one, were they one actor; -1: there is none. One of a higher level may
+/* The group that a device would fire before this one, were they one actor; -1: there is none. One of a greater depth may
  * wait for this one. */
 static int group_before(const compile *c, int id)
 {
@@ -242,7 +242,7 @@ static int group_before(const compile *c, int id)
     for (int i = id - 1; i >= 0; i--) {
         const group *before = &c->phys.group.item[i];
         if (before->device == g->device && before->program == g->program && before->phase == g->phase &&
-            before->micro == g->micro && before->queue == PLAN_COMPUTE && before->level <= g->level)
+            before->micro == g->micro && before->queue == PLAN_COMPUTE && before->depth <= g->depth)
             return i;
     }
     return NONE;

@@ -1,9 +1,9 @@
-/* graph/compile/backend/backend.h: a plan for what has been decided: the passes from copies on, for nodes whose layouts are chosen.
+/* graph/compile/backend/backend.h: makes a plan from nodes whose layouts are chosen: the passes from `copies` on.
  *
- *     devices      copies, lower, group, ... order; written once, as a plan that has all but slots and offsets
- *     offsets      the slots that registers have are entered, and offsets found for them
- *     fit          that; slots are taken away until each device is within its limit, if there is one
- *     plan         that; offsets are entered, the plan is played, and what is short of slots is given some
+ *     devices      copies, lower, group, ... order; writes a plan that has everything but slots and offsets
+ *     offsets      enters the registers' slots, and finds offsets for them
+ *     fit          does both; takes slots away until each device is within its limit, if there is one
+ *     plan         does all three; enters the offsets, simulates the plan, and adds slots where it would deadlock
  *
  * For a limit only slots are taken away here; budget/ makes all other trades: it changes the nodes and calls backend_try()
  * again. Each call leaves its result in c->phys, in the compilation's pool.

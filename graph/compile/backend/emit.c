@@ -36,7 +36,7 @@ typedef struct emission {
     bool *runs[PLAN_QUEUE_KINDS];  /* so too: whether it has groups that run on such a queue */
     uint32_t *first_state;         /* by pop: plan tensor of its first state */
     uint32_t *port;                /* by register: the port through which the actor written now reads it */
-    host_binding *bindings;
+    callback_binding *bindings;
     uint32_t bindings_count;
 } emission;
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { PLACES_MAX = 64 };
+enum { CLASSES_MAX = 64 };
 
 /* ---- devices ---- */
 
@@ -18,7 +18,7 @@ static uint64_t mesh_bit(estimate *of, const weir_mesh *mesh)
         if (at)
             *at = mesh;
     }
-    return UINT64_C(1) << (m < PLACES_MAX ? m : PLACES_MAX - 1);
+    return UINT64_C(1) << (m < CLASSES_MAX ? m : CLASSES_MAX - 1);
 }
 
 static int position(const weir_mesh *mesh, weir_device_kind kind, int index)
@@ -35,12 +35,12 @@ static void place_enter(estimate *of, weir_device_kind kind, int index)
     for (int m = 0; m < of->meshes.count; m++)
         if (position(of->meshes.item[m], kind, index) >= 0)
             meshes |= mesh_bit(of, of->meshes.item[m]);
-    for (int p = 0; p < of->places.count; p++)
-        if (of->places.item[p].meshes == meshes)
+    for (int p = 0; p < of->classes.count; p++)
+        if (of->classes.item[p].meshes == meshes)
             return;
-    place *to = of->places.count < PLACES_MAX ? POOL_PUSH(&of->x->c->pool, &of->places) : NULL;
+    device_class *to = of->classes.count < CLASSES_MAX ? POOL_PUSH(&of->x->c->pool, &of->classes) : NULL;
     if (to)
-        *to = (place){.kind = kind, .index = index, .meshes = meshes};
+        *to = (device_class){.kind = kind, .index = index, .meshes = meshes};
 }
 
 /* No rung changes the bytes of a parameter, or of an input's register. */
@@ -49,7 +49,7 @@ static bool counts(const ir_graph *base, const ir_tensor *t)
     return t->node >= 0 && base->node[t->node].updates < 0 && base->node[t->node].op != &op_source;
 }
 
-static void place_bytes(estimate *of, place *p)
+static void class_bytes(estimate *of, device_class *p)
 {
     const ir_graph *base = &of->x->base;
     p->bytes = POOL_NEW(&of->x->c->pool, double, base->tensors.count + 1);
@@ -69,8 +69,8 @@ static void find_places(estimate *of)
     for (int m = 0; m < of->meshes.count; m++)
         for (int at = 0; at < of->meshes.item[m]->count; at++)
             place_enter(of, of->meshes.item[m]->kind, of->meshes.item[m]->device[at]);
-    for (int p = 0; p < of->places.count; p++)
-        place_bytes(of, &of->places.item[p]);
+    for (int p = 0; p < of->classes.count; p++)
+        class_bytes(of, &of->classes.item[p]);
 }
 bool estimate_begin(estimate *of, recompute *x)
 {
@@ -152,7 +152,7 @@ static void share_in_place(estimate *of)
     }
 }
 
-static void place_count(estimate *of, place *p)
+static void class_count(estimate *of, device_class *p)
 {
     int tensors = of->x->base.tensors.count, events = of->x->event_count;
     double always = 0, now = 0, most = -1;
@@ -178,17 +178,17 @@ static void place_count(estimate *of, place *p)
     p->needs = always + most;
 }
 
-const place *estimate_count(estimate *of)
+const device_class *estimate_count(estimate *of)
 {
-    const place *worst = NULL;
+    const device_class *worst = NULL;
     recompute_order(of->x);
     of->effort += of->x->event_count;
     find_stays(of);
     share_in_place(of);
-    for (int p = 0; p < of->places.count; p++) {
-        place_count(of, &of->places.item[p]);
-        if (!worst || of->places.item[p].needs > worst->needs)
-            worst = &of->places.item[p];
+    for (int p = 0; p < of->classes.count; p++) {
+        class_count(of, &of->classes.item[p]);
+        if (!worst || of->classes.item[p].needs > worst->needs)
+            worst = &of->classes.item[p];
     }
     return worst;
 }

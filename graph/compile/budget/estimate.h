@@ -6,7 +6,7 @@
  * matter to a difference. Registers of several slots are there all the time, and with several micro-batches so is what is
  * made once a step.
  *
- * Devices that hold the same tensors need the same, so one of them, a *place*, is asked for all.
+ * Devices that hold the same tensors need the same, so each such *class* of devices is counted once.
  */
 #ifndef GRAPH_COMPILE_BUDGET_ESTIMATE_H
 #define GRAPH_COMPILE_BUDGET_ESTIMATE_H
@@ -19,19 +19,19 @@ typedef struct stay {              /* a value in memory: of a tensor, or of its 
     bool always;                   /* is there all the time */
 } stay;
 
-typedef struct place {             /* a device, for all that hold the same tensors */
+typedef struct device_class {             /* devices that hold the same tensors */
     weir_device_kind kind;
     int index;
     uint64_t meshes;               /* on which it is, a bit each */
     double *bytes;                 /* by tensor; of those that count */
     double needs;
     int peak;                      /* the event at which it needs that */
-} place;
+} device_class;
 
 typedef struct estimate {          /* lives in the compilation's pool; one thread */
     recompute *x;
     POOL_LIST(const weir_mesh *) meshes;
-    POOL_LIST(place) places;
+    POOL_LIST(device_class) classes;
     int *slots;                    /* by tensor, if it crosses */
     stay *stays;                   /* by tensor, then by repetition */
     double *change;                /* by event: of the bytes that are there */
@@ -41,7 +41,7 @@ typedef struct estimate {          /* lives in the compilation's pool; one threa
 /* False: no memory. */
 bool estimate_begin(estimate *of, recompute *x);
 
-/* Orders the events of what is dropped now, and counts: the place that needs the most; NULL: there is none. */
-const place *estimate_count(estimate *of);
+/* Orders the events of what is dropped now, and counts: returns the class that needs the most; NULL: there is none. */
+const device_class *estimate_count(estimate *of);
 
 #endif

@@ -98,9 +98,9 @@ static bool climbing_begin(climbing *y, recompute *x)
         y->step += y->seconds[n];
     }
     for (int t = 0; t < x->base.tensors.count; t++)
-        for (int i = 0; i < y->e.places.count; i++)
-            if (y->e.places.item[i].bytes[t] > y->most_bytes[t])
-                y->most_bytes[t] = y->e.places.item[i].bytes[t];
+        for (int i = 0; i < y->e.classes.count; i++)
+            if (y->e.classes.item[i].bytes[t] > y->most_bytes[t])
+                y->most_bytes[t] = y->e.classes.item[i].bytes[t];
     find_movable(y);
     return true;
 }
@@ -184,13 +184,13 @@ static bool better_moved(climbing *y, int t)
     return seconds_dropped(y, t, true) < seconds_dropped(y, t, false);
 }
 
-static bool is_there(const climbing *y, int t, const place *p)
+static bool is_there(const climbing *y, int t, const device_class *p)
 {
     const stay *s = &y->e.stays[t];
     return s->always || (s->born <= p->peak && p->peak <= s->died);
 }
 
-static bool is_candidate(const climbing *y, int t, const place *p)
+static bool is_candidate(const climbing *y, int t, const device_class *p)
 {
     const recompute *x = y->x;
     return x->saved[t] && !x->dropped[t] && !y->refused[t] && p->bytes[t] && is_there(y, t, p) &&
@@ -229,7 +229,7 @@ static void find_segments(climbing *y)
 
 /* Finds what each candidate costs for each of its bytes, and how it is dropped; the one that costs the least, or -1:
  * there is none. */
-static int cheapest(climbing *y, const place *p)
+static int cheapest(climbing *y, const device_class *p)
 {
     int best = NONE;
     for (int t = 0; t < y->x->base.tensors.count; t++) {
@@ -245,7 +245,7 @@ static int cheapest(climbing *y, const place *p)
 
 /* Lists those that cost about as much as `best` and are dropped in the same way, none of them in the segment of
  * another. The segments that they make are about as large as the smallest of them. */
-static void list_batch(climbing *y, int best, const place *p)
+static void list_batch(climbing *y, int best, const device_class *p)
 {
     double least = -1;
     y->batch++;
@@ -271,7 +271,7 @@ static void list_batch(climbing *y, int best, const place *p)
 }
 
 /* Lists `t` and those like it: as large, made by the same op, there at the same time, and dropped in the same way. */
-static void list_alike(climbing *y, int t, bool moved, const place *p)
+static void list_alike(climbing *y, int t, bool moved, const device_class *p)
 {
     const ir_graph *base = &y->x->base;
     y->alike_count = 0;
@@ -356,7 +356,7 @@ static bool helps(climbing *y, double needs, bool moved)
  * nothing is left to be asked. */
 static bool climb(climbing *y, bool *helped)
 {
-    const place *p = estimate_count(&y->e);
+    const device_class *p = estimate_count(&y->e);
     double needs = p ? p->needs : 0;
     int rungs = y->x->ladder.count;
     *(rungs ? &y->x->ladder.item[rungs - 1].needs : &y->x->needs) = needs;
@@ -394,7 +394,7 @@ static double climb_all(climbing *y)
         while (climb(y, &helped))
             ;
     }
-    const place *p = estimate_count(&y->e);
+    const device_class *p = estimate_count(&y->e);
     return p ? p->needs : 0;
 }
 
@@ -435,7 +435,7 @@ static double needs_with(climbing *y, int t)
 static int list_there(climbing *y, int *kept)
 {
     const recompute *x = y->x;
-    const place *p = estimate_count(&y->e);
+    const device_class *p = estimate_count(&y->e);
     int tensors = x->base.tensors.count, batches = 0, best = NONE;
     double least = 0;
     bool *there = y->refused; /* nothing is asked about any more */

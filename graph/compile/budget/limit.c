@@ -331,7 +331,7 @@ static void refuse(search *s, int at)
     if (plan)
         report(s->c, plan, &s->of, asked);
     else if (s->of.over)
-        error_set(WEIR_E_MEMORY, "%s:%d: compile: nothing that is live fits in %s", s->c->opts.src.file,
+        error_set(WEIR_E_MEMORY, "%s:%d: compile: no plan that fits in %s can run without a deadlock; a larger .memory may", s->c->opts.src.file,
                   s->c->opts.src.line, s->c->opts.memory);
     weir_plan_free(plan);
 }

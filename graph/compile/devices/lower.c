@@ -260,7 +260,7 @@ static bool lower_box(lowering *l, const ir_node *node, int n, int at, int chunk
     op->out[0] = out;
     l->p->tensor.item[out].producer = l->p->op.count - 1;
     if (count > WEIR_ARGS_MAX)
-        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: \"%s\" is a conversion from %d shards, more than the %d that can be",
+        return error_set(WEIR_E_UNSUPPORTED, "%s:%d: the conversion \"%s\" reads %d shards, but may read at most %d; use a mesh with fewer devices",
                          node->src.file, node->src.line, node->name, count, WEIR_ARGS_MAX),
                false;
     if (count == 1 && !attrs->zero && same_place(l, &l->p->tensor.item[list[0]], &l->p->tensor.item[out])) {
@@ -408,7 +408,8 @@ static bool rows_there(const compile *c, const ir_node *node)
     int rows = node->op == &op_batch ? node->out[0] : node->op == &op_unbatch ? node->in[0] : NONE;
     if (rows < 0 || c->ir.tensors.item[rows].type.shape.dim[0] == c->micro)
         return true;
-    error_set(WEIR_E_GRAPH, "%s:%d: %s: of %lld values, but a step has %d micro-batch%s", node->src.file, node->src.line,
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: the tensor has %lld rows, but a step has %d micro-batch%s; both numbers must be equal "
+              "(.micro_batches of weir_compile())", node->src.file, node->src.line,
               node->op->name, (long long)c->ir.tensors.item[rows].type.shape.dim[0], c->micro, c->micro == 1 ? "" : "es");
     return false;
 }

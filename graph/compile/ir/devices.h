@@ -48,7 +48,7 @@ typedef struct pop {               /* one kernel call on one device */
     plan_queue_kind queue;         /* of its device; on an io or outside queue it is a group of its own */
     int io;                        /* then, of io: which of them, see phys.io */
     bool dead;                     /* merged into another, or of no use */
-    int level, group;
+    int depth, group;
     POOL_LIST(int) waits;          /* pops of other queues that it waits for, and reads nothing of */
     bool awaited;                  /* by such a one */
     int exchange;                  /* the one that it takes part in, or NONE */
@@ -120,7 +120,7 @@ typedef struct group {             /* an actor */
     plan_queue_kind queue;         /* only a compute queue has a workspace */
     int io;                        /* which of its device's, as of a pop */
     bool levels;                   /* of conversions that others go on with */
-    int level;
+    int depth;
     int priority;
     POOL_LIST(int) pops;
     POOL_LIST(int) reads;          /* registers, each once */

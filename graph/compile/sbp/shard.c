@@ -224,8 +224,8 @@ static void settle_parameters(compile *c, const ir_node *node, int axis)
 
 static bool refuse(const ir_node *node, int axis)
 {
-    error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" cannot be laid out as asked on mesh axis %d", node->src.file,
-              node->src.line, node->op->name, node->name, axis);
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: no layout that the op supports on mesh axis %d agrees with what is fixed for \"%s\" (.sbp of its "
+              "inputs and outputs, .zero, the .sbp of a parameter that it updates); change one of these", node->src.file, node->src.line, node->op->name, axis, node->name);
     return false;
 }
 

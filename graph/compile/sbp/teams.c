@@ -98,7 +98,7 @@ static bool within_host(const weir_mesh *mesh, int axis, int run, int per_host)
 }
 
 /* How many neighbours along the axis share a host, in teams of equal size. */
-static int host_run(const weir_mesh *mesh, int axis, int per_host)
+static int run_within_host(const weir_mesh *mesh, int axis, int per_host)
 {
     int run = mesh->shape[axis];
     while (run > 1 && (mesh->shape[axis] % run || !within_host(mesh, axis, run, per_host)))
@@ -110,7 +110,7 @@ static int host_run(const weir_mesh *mesh, int axis, int per_host)
  * Hosts lose as many devices each, or are left out as wholes. */
 static bool axis_core(const teams *x, const weir_mesh *mesh, int axis, int *run, int *kept)
 {
-    int n = mesh->shape[axis], per_host = x->c->opts.per_host, within = per_host ? host_run(mesh, axis, per_host) : n;
+    int n = mesh->shape[axis], per_host = x->c->opts.per_host, within = per_host ? run_within_host(mesh, axis, per_host) : n;
     *run = within > 1 && smooth_below(within) < within ? within : n;
     *kept = *run == n && within > 1 ? smooth_below(n / within) * within : smooth_below(*run);
     if (within == n)
@@ -121,7 +121,7 @@ static bool axis_core(const teams *x, const weir_mesh *mesh, int axis, int *run,
 /* Levels, innermost first; *inner: of those, how many are within a host. */
 static int axis_levels(const teams *x, const weir_mesh *mesh, int axis, int size[MESH_AXES_MAX], int *inner)
 {
-    int n = mesh->shape[axis], per_host = x->c->opts.per_host, run = per_host ? host_run(mesh, axis, per_host) : n;
+    int n = mesh->shape[axis], per_host = x->c->opts.per_host, run = per_host ? run_within_host(mesh, axis, per_host) : n;
     int outer[MESH_AXES_MAX];
     *inner = run > 1 ? teams_levels(run, size) : 0;
     int runs = run > 1 ? n / run : n, beyond = runs > 1 ? teams_levels(runs, outer) : 0;

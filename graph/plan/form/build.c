@@ -162,7 +162,7 @@ bool plan_builder_failed(const plan_builder *builder)
     return builder->failed;
 }
 
-weir_plan *plan_builder_take(plan_builder *builder, host_binding *bindings)
+weir_plan *plan_builder_take(plan_builder *builder, callback_binding *bindings)
 {
     weir_plan *plan = builder->plan;
     plan->bindings = bindings;
@@ -176,7 +176,7 @@ weir_plan *plan_builder_take(plan_builder *builder, host_binding *bindings)
     return plan;
 }
 
-weir_plan *plan_builder_finish(plan_builder *builder, host_binding *bindings)
+weir_plan *plan_builder_finish(plan_builder *builder, callback_binding *bindings)
 {
     weir_plan *plan = plan_builder_take(builder, bindings);
     if (plan)

@@ -43,8 +43,8 @@ bool plan_builder_failed(const plan_builder *builder);
 
 /* Ends the builder and returns its plan, with its hash. Takes `bindings` (malloc'ed, parallel to hosts, or NULL) over.
  * On failure frees everything, and the error is set. */
-weir_plan *plan_builder_finish(plan_builder *builder, host_binding *bindings);
+weir_plan *plan_builder_finish(plan_builder *builder, callback_binding *bindings);
 /* The same without the hash, of a plan that is still to be changed. */
-weir_plan *plan_builder_take(plan_builder *builder, host_binding *bindings);
+weir_plan *plan_builder_take(plan_builder *builder, callback_binding *bindings);
 
 #endif

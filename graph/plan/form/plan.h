@@ -25,10 +25,9 @@
  * queue, but ones that wait for something other than the device (a file, the user's function): it has a thread of its
  * own, so that what it waits for holds up no other queue.
  *
- * A queue of kind COLLECTIVE runs an accelerator's part in what several do together. Members of a collective must come in the
- * same order everywhere, or all wait for each other: so the collectives of a step stand in one list for all devices, `turns`,
- * program after program, and each of those queues fires its actors in the order in which theirs come there, and in no other.
- * A collective that fires M times a step stands there M times.
+ * A queue of kind COLLECTIVE runs an accelerator's part of collectives. All devices must start collectives in the same order;
+ * otherwise they wait for each other for ever. So the plan has one list for all devices, `turns`: the collectives of a step,
+ * program after program (M times if it fires M times a step). Such a queue fires its actors only in the order of this list.
  *
  * Invariants are those that plan_validate() checks; nothing else reads a plan before it has passed. A plan is owned by
  * whoever made it and is immutable after plan_validate(); any thread may read it.
@@ -327,7 +326,7 @@ struct weir_plan {
     uint32_t member##_count;
     PLAN_ARRAY_LIST(X)
 #undef X
-    host_binding *bindings;  /* hosts_count of them, or NULL; not in the file */
+    callback_binding *bindings;  /* hosts_count of them, or NULL; not in the file */
     _Atomic uint32_t held;   /* how many sessions keep it, whether its owner frees it or not */
 };
 

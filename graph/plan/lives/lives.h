@@ -10,13 +10,13 @@
  *            actor -> itself      1 token
  *
  * Let D(x, y) be the fewest tokens on a path from x to y: firing i of x is over before firing i + D of y begins.
- * Within one firing kernels follow each other, which is a path without a token. Lives of A and B number themselves from
- * 0 on, and A's i ends before B's j begins if j - i >= D(A's ends, B's start), the largest over A's readers. So they
- * never meet if, whatever j - i is, one of the two comes first:
+ * Within one firing kernels follow each other, which is a path without a token. Number the lives of A, and those of B, from 0.
+ * Life i of A ends before life j of B begins if j - i >= D(A's end, B's start): the largest D(a, b) over A's readers a, where b
+ * starts B's life. So no two of them meet if, for every j - i, one comes first:
  *
- *     D(A's ends, B's start) + D(B's ends, A's start) <= 1
+ *     D(A's end, B's start) + D(B's end, A's start) <= 1
  *
- * They take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
+ * Such parts take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
  * one walk over the graph per 512 columns of bits: a column for each actor that something in a space may begin with.
  * Spaces are entered one after the other, and small ones share a walk.
  *

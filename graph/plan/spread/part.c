@@ -25,7 +25,7 @@ typedef struct parting {
     uint32_t *to[PLAN_ARRAYS];  /* owned: marks, then new indexes, one more than elements; NULL: all are kept */
     bool *actors;               /* owned: those with a body */
     bool *read;                 /* owned: registers that an actor of this rank reads */
-    host_binding *bindings;     /* owned, or NULL */
+    callback_binding *bindings;     /* owned, or NULL */
 } parting;
 
 static const plan_array filtered[] = {PLAN_ARRAY_tensors, PLAN_ARRAY_kernels, PLAN_ARRAY_operands,

@@ -155,7 +155,7 @@ static plan_builder *copy_plan(const weir_plan *from)
 /* Ends the builder. The bindings of the plan, and none for the hosts that came in addition. */
 static weir_plan *finish(plan_builder *b, const weir_plan *from)
 {
-    host_binding *bindings = NULL;
+    callback_binding *bindings = NULL;
     if (from->bindings) {
         bindings = calloc(plan_builder_plan(b)->hosts_count + (size_t)1, sizeof *bindings);
         if (!bindings) {

@@ -104,18 +104,18 @@ Test(calls, mistakes)
     MISTAKE("is NULL", weir_call_many(y, NULL, {x}, .out = {{WEIR_F32, {2}}}));
     MISTAKE(".micro is for", weir_call_many(NULL, nothing, {x}, .micro = true));
     MISTAKE("without .open", weir_call_many(NULL, nothing, {x}, .close = close_nothing));
-    MISTAKE("not a shape", weir_call_many(y, nothing, {x}, .out = {{WEIR_F32, {2}}, {WEIR_F32, {-1}}}));
+    MISTAKE("is not a valid shape", weir_call_many(y, nothing, {x}, .out = {{WEIR_F32, {2}}, {WEIR_F32, {-1}}}));
     MISTAKE("needs a .shape", weir_call(nothing, {x}, .dtype = WEIR_F32, .varies = true));
     MISTAKE("there can be 8", weir_call_many(y, nothing, {x}, .out = {{WEIR_F32, {2}, true}, {WEIR_F32, {2}, true},
                               {WEIR_F32, {2}, true}, {WEIR_F32, {2}, true}, {WEIR_F32, {2}}}));
-    MISTAKE("calls and sinks alone", weir_neg(v));
+    MISTAKE("only weir_call(), weir_shard() and a weir_fetch() with a .sink", weir_neg(v));
     MISTAKE("needs a sink", weir_fetch(v, .name = "v"));
-    MISTAKE("so it is B", weir_shard(v, .sbp = {WEIR_S(0)}));
-    MISTAKE("in size is B", weir_call(nothing, {v}, .dtype = WEIR_F32, .shape = {4}, .in_sbp = {{WEIR_S(0)}}));
+    MISTAKE("must be WEIR_B", weir_shard(v, .sbp = {WEIR_S(0)}));
+    MISTAKE("varies in size must be WEIR_B", weir_call(nothing, {v}, .dtype = WEIR_F32, .shape = {4}, .in_sbp = {{WEIR_S(0)}}));
     MISTAKE("does not fit", weir_call(nothing, {x}, .dtype = WEIR_F32, .shape = {4}, .sbp = {WEIR_S(1)}));
     MISTAKE("exists once a step", weir_batch(x, 2));
     MISTAKE("a scalar has no rows", weir_unbatch(weir_sum(x)));
-    MISTAKE("nothing but what varies", weir_call(nothing, {v}, .dtype = WEIR_F32, .shape = {4}, .skips = true));
+    MISTAKE("every output must have .varies", weir_call(nothing, {v}, .dtype = WEIR_F32, .shape = {4}, .skips = true));
     cr_expect_null(weir_call(nothing, {NULL}, .dtype = WEIR_F32));
     cr_expect(strstr(weir_error(), "test_calls.c:") && strstr(weir_error(), ".graph"), "%s", weir_error());
 }

@@ -159,7 +159,7 @@ Test(calls_many, a_batch_has_as_many_values_as_a_step)
     weir_tensor *x = weir_input(g, WEIR_F32, {ITEMS}, .name = "x", .source = count_up, .micro = true);
     weir_fetch(weir_batch(x, MICRO), .name = "y");
     cr_expect_null(weir_compile(g, .micro_batches = 3));
-    cr_expect(strstr(weir_error(), "test_calls_many.c:") && strstr(weir_error(), "batch: of 4 values, but a step has 3"), "%s",
+    cr_expect(strstr(weir_error(), "test_calls_many.c:") && strstr(weir_error(), "batch: the tensor has 4 rows, but a step has 3"), "%s",
               weir_error());
     weir_graph_free(g);
 }

@@ -87,7 +87,7 @@ static void caller_expect(struct caller *caller, weir_status status, const char 
 /* A thread that closes a session must know that no thread is about to enter: waits until `count` have. */
 static void await_inside(weir_session *s, uint32_t count)
 {
-    while (atomic_load(&s->callers.place->inside) != count)
+    while (atomic_load(&s->callers.entry->inside) != count)
         pause_us(100);
 }
 

@@ -174,7 +174,7 @@ Test(ending, of_several_threads_one_writes_the_sentence)
         while (!ending_failed(&e))
             continue;
         char first = e.failure.text[0];
-        ending_await_told(&e);
+        ending_await_sent(&e);
         for (uint32_t i = 0; i < FAILERS; i++) {
             pthread_join(threads[i], NULL);
             firsts += failers[i].firsts;

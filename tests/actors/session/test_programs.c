@@ -408,7 +408,7 @@ Test(programs, mistakes_are_told_with_both_places)
     weir_graph *g = fresh(&x);
     weir_graph_program(g, "eval");
     weir_neg(x);
-    expect_mistake(g, "\"x.shard\" belongs to the program main; eval can use its parameters and states alone");
+    expect_mistake(g, "\"x.shard\" is computed in the program main; eval can read only parameters and states of it");
     g = fresh(&x);
     weir_param(g, WEIR_F32, {4}, .name = "w");
     weir_graph_program(g, "eval");

@@ -140,7 +140,7 @@ Test(dsl, a_call_without_inputs_says_where)
 Test(dsl, a_shape_that_is_none_is_refused)
 {
     weir_input(g, WEIR_F32, {8, -3}, .name = "x");
-    expect_mistake("x: [8, -3] is not a shape");
+    expect_mistake("x: [8, -3] is not a valid shape");
 }
 
 Test(dsl, a_shape_that_overflows_is_refused)
@@ -221,7 +221,7 @@ Test(dsl, a_tensor_is_fetched_once_under_a_name)
 Test(dsl, a_fetch_has_slots)
 {
     weir_fetch(matrix("x", 2, 2), .slots = -1);
-    expect_mistake("fetch: a register cannot have -1 slots");
+    expect_mistake("fetch: .slots is -1; it must be 1 or more, or 0 for the default");
 }
 
 Test(dsl, a_register_has_slots)
@@ -262,7 +262,7 @@ Test(dsl, a_layout_needs_its_axis)
 {
     weir_tensor *x = matrix("x", 2, 2);
     weir_shard(x, .sbp = {B, S(0)});
-    expect_mistake("shard: S(0) on axis 1 of the mesh \"cpu:0\", which has 1");
+    expect_mistake("shard: S(0) for mesh axis 1, but the mesh \"cpu:0\" has only 1 axis");
 }
 
 Test(dsl, integers_have_no_partial_sums)
@@ -366,7 +366,7 @@ Test(dsl, a_schedule_is_longer_than_its_warm_up)
 {
     weir_tensor *loss = loss_of(matrix("x", 4, 2));
     weir_train(loss, weir_adamw(.warmup = 10, .total = 10));
-    expect_mistake("train: .warmup of 10 steps does not fit a .total of 10");
+    expect_mistake("train: .warmup is 10 and .total is 10; ");
 }
 
 static bool like_input(weir_op_args *args, char *error, size_t error_bytes)

@@ -303,7 +303,7 @@ Test(train, an_epsilon_below_zero_is_a_mistake)
     weir_graph *g = weir_graph_new("negative");
     weir_layernorm(weir_input(g, WEIR_F32, {2, 2}, .name = "x"), .eps = -1);
     cr_assert_not_null(weir_graph_mistake(g));
-    cr_expect(strstr(weir_graph_mistake(g), "layernorm: eps is -1"), "%s", weir_graph_mistake(g));
+    cr_expect(strstr(weir_graph_mistake(g), "layernorm: .eps is -1"), "%s", weir_graph_mistake(g));
     weir_graph_free(g);
 }
 

@@ -43,7 +43,7 @@ Test(plan_build, elements_can_be_patched_until_the_plan_is_finished, .timeout = 
     for (uint32_t i = 0; i < 100; i++)
         cr_assert_eq(plan_add_words(builder, (plan_word){.i = i}), i);
     plan_builder_plan(builder)->words[7].i = -7;
-    host_binding *bindings = calloc(1, sizeof *bindings);
+    callback_binding *bindings = calloc(1, sizeof *bindings);
     weir_plan *plan = plan_builder_finish(builder, bindings);
     cr_assert_eq(plan->words_count, 100);
     cr_assert_eq(plan->words[7].i, -7);

@@ -1,4 +1,4 @@
-/* actors/session/host.c: where the program around weir comes in: its functions (bindings), its values (push), its
+/* actors/session/callbacks.c: the ends of a plan at the program: its functions (bindings), its values (push), its
  * results (pull).
  *
  * A push or pull is an actor on a lane of its own that the calling thread runs for a moment: it takes what is in the
@@ -20,7 +20,7 @@ static const char *const kind_names[PLAN_HOST_KINDS] = {
     [PLAN_SOURCE] = "source", [PLAN_SINK] = "sink", [PLAN_CALL] = "call", [PLAN_PUSH] = "push", [PLAN_PULL] = "pull"};
 
 /* Whether the binding has a function, and only one, of the host's kind; if so it goes to *to. */
-static bool binding_take(const weir_binding *from, uint32_t kind, host_binding *to)
+static bool binding_take(const weir_binding *from, uint32_t kind, callback_binding *to)
 {
     if ((from->source != NULL) + (from->sink != NULL) + (from->call != NULL) != 1 || (from->close && !from->open) ||
         (from->open && !from->call))
@@ -48,8 +48,9 @@ static weir_status bind_one(struct weir_session *s, const weir_binding *binding)
         if (strcmp(plan_text(plan, host->name), binding->name) || host->kind > PLAN_CALL)
             continue;
         if (!binding_take(binding, host->kind, &s->callbacks.bindings[h]))
-            return error_set(WEIR_E_ARGUMENT, "%s:%u: %s is a %s; the binding for it is not (only) that",
-                             plan_text(plan, host->file), host->line, binding->name, kind_names[host->kind]);
+            return error_set(WEIR_E_ARGUMENT, "%s:%u: %s is a %s; its binding must set .%s and no other function (a call may also "
+                             "set .open and .close)", plan_text(plan, host->file), host->line, binding->name,
+                             kind_names[host->kind], kind_names[host->kind]);
         found = true;
     }
     if (found)
@@ -111,7 +112,7 @@ typedef struct keeper {
 
 static keeper keeper_of(const struct weir_session *s, const plan_kernel *kernel)
 {
-    const host_binding *bound = kernel->host == PLAN_NONE ? NULL : &s->callbacks.bindings[kernel->host];
+    const callback_binding *bound = kernel->host == PLAN_NONE ? NULL : &s->callbacks.bindings[kernel->host];
     const weir_op *op = bound ? NULL : weir_op_find(plan_text(s->plan, kernel->op));
     if (bound)
         return (keeper){bound->open, bound->close, bound->ctx};
