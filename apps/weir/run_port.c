@@ -136,9 +136,11 @@ static void print_mean(struct port *p, const void *value, int64_t step, int micr
         return;
     struct c_locale locale = c_locale_begin(); /* this may be a thread of the session's */
     if (p->print) {
+        flockfile(p->print); /* two threads may print at once: a line stays whole */
         fprintf(p->print, "step %lld  ", (long long)step);
         foreign_put(p->print, p->info.name);
         fprintf(p->print, "%s %.6g\n", p->info.type.shape.rank ? " (mean)" : "", p->sum / p->info.per_step);
+        funlockfile(p->print);
     }
     c_locale_end(locale);
     p->sum = 0;

@@ -98,8 +98,8 @@ Test(apps, wrong_options_get_one_line_and_status_2)
     refuses("weir bench scale --pp 5", 2, "weir bench: --pp must be at most the number of layers, 4, not 5");
     refuses("weir bench gpt --dp 2", 2, "weir bench: --devices, --layers, --dp, --tp and --pp work only with scale");
     refuses("weir bench gpt --tcp", 2, "weir bench: --bytes, --shm and --tcp work only with link and allreduce");
-    refuses("weir bench link --ranks 2", 2, "--ranks of allreduce");
-    refuses("weir bench link --shm --tcp", 2, "weir bench: --shm or --tcp, not both");
+    refuses("weir bench link --ranks 2", 2, "--ranks only with allreduce");
+    refuses("weir bench link --shm --tcp", 2, "weir bench: --shm and --tcp do not work together; give one of them");
 }
 
 /* It must end with this status, and say so among what else it says. */

@@ -155,8 +155,8 @@ Test(run, an_input_without_a_file_is_told_and_made_up_only_when_asked_for)
     make_model();
     make_feeds();
     refuses("weir run $T/plan", 2, "weir run: no file is given for x f32 [2, 3], id i32 [2]; give each one with --feed "
-            "NAME=FILE.npy, or from nowhere with --made-up");
-    refuses("weir run $T/plan --feed x=$T/x.npy", 2, "no values for id i32 [2]; ");
+            "NAME=FILE.npy, or let weir invent values with --made-up");
+    refuses("weir run $T/plan --feed x=$T/x.npy", 2, "no file is given for id i32 [2]; ");
     must_run("weir run $T/plan --made-up 2>/dev/null");
     cr_expect(strstr(output, "step 9  y (mean) ") && strstr(output, "step 9  same (mean) 0\n"), "%s", output);
     must_run("weir run $T/plan --made-up --feed x=$T/x.npy");

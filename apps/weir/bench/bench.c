@@ -136,11 +136,13 @@ static int run_device(const bench_gpt_device_opts *opts, const bench_allreduce_o
     const bool gpt = name && !strcmp(name, "gpt"), actors = name && !strcmp(name, "actors");
     const bool sums = name && !strcmp(name, "allreduce");
     if ((!gpt && !actors && !sums) || (!gpt && (opts->batch || opts->steps || opts->no_fusion)))
-        return options_wrong(program, "--device works only with gpt, actors and allreduce; --batch, --steps and --no-fusion only with gpt");
+        return options_wrong(program, "--device works only with gpt, actors and allreduce; --batch, --steps and "
+                             "--no-fusion only with gpt");
     if (!opts->device || strcmp(opts->device, "cuda") != 0)
-        return options_wrong(program, "--batch, --steps and --no-fusion need --device cuda, which is the only --device");
+        return options_wrong(program, "--device must be cuda; --batch, --steps and --no-fusion need it");
     if (sum->over || (!sums && (sum->ranks || sum->bytes)))
-        return options_wrong(program, "with --device, --ranks and --bytes work only with allreduce, and --shm and --tcp do not work");
+        return options_wrong(program, "with --device, --ranks and --bytes work only with allreduce, and --shm and --tcp "
+                             "do not work");
     const weir_status status = gpt    ? bench_gpt_device(opts, json, quick, stdout)
                                : sums ? bench_allreduce_device(opts->device, sum, json, quick, stdout)
                                       : bench_actors_device(WEIR_CUDA, json, quick, stdout);

@@ -281,7 +281,7 @@ Test(folders, what_makes_no_sense_is_refused)
     cr_assert_not_null(s, "%s", weir_error());
     cr_expect_eq(weir_session_save(s, folder_path("m"), .memory = true, .keep = 3), WEIR_E_ARGUMENT);
     cr_expect_eq(weir_session_save(s, folder_path("m"), .memory = true, .name = "best"), WEIR_E_ARGUMENT);
-    cr_expect(strstr(weir_error(), "the last one stays"), "%s", weir_error());
+    cr_expect(strstr(weir_error(), "a folder in memory keeps the newest snapshot"), "%s", weir_error());
     cr_expect_eq(weir_session_load(s, NULL), WEIR_E_ARGUMENT);
     folder_write(folder_path("file"), "x", 1);
     cr_expect_eq(weir_session_save(s, folder_path("file/m"), .memory = true), WEIR_E_IO);

@@ -426,12 +426,12 @@ Test(programs, mistakes_are_told_with_both_places)
     expect_mistake(g, "\"w\" is already in use");
     g = fresh(&x);
     weir_graph_program(g, "a/b");
-    expect_mistake(g, "program: a name has");
+    expect_mistake(g, "program: a name must have 1 to 63 bytes, without '/' and ':'");
     g = fresh(&x);
     weir_graph_program(g, "eval");
     y = weir_param(g, WEIR_F32, {4}, .name = "w");
     weir_train(weir_sum(y), weir_sgd());
-    expect_mistake(g, "the program eval does not train");
+    expect_mistake(g, "the program eval was made without .train = true, so it cannot train");
     g = fresh(&x);
     y = weir_state(g, WEIR_F32, {4}, .name = "h");
     weir_state_set(y, x);

@@ -448,7 +448,7 @@ Test(loops, what_cannot_be_appended_is_told)
     weir_tensor *place = weir_input(g, WEIR_I32, {0}, .name = "place"), *x = weir_input(g, WEIR_F32, {2, 4}, .name = "x");
     weir_tensor *kept = weir_state(g, WEIR_F32, {6, 4}, .name = "kept", .delay = 2);
     weir_state_append(kept, x, place);
-    expect_mistake("has a delay of 2 steps");
+    expect_mistake("\"kept\" has .delay = 2; weir_state_append() needs a state with .delay = 1");
     place = weir_input(g, WEIR_I32, {0}, .name = "place"), x = weir_input(g, WEIR_F32, {2, 5}, .name = "x");
     kept = weir_state(g, WEIR_F32, {6, 4}, .name = "kept");
     weir_state_append(kept, x, place);
