@@ -89,7 +89,6 @@ size_t gemm_half_workspace(int64_t n, int64_t k)
 /* ---- packing ---- */
 
 typedef uint32_t lane_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
-typedef uint16_t lane_halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
 
 /* A matrix of halves: term t of line l (a column of B, a row of A) at at[l * line + t * term]. */
 typedef struct lines {
@@ -172,6 +171,17 @@ static void pack_square(const lines *from, int64_t e, uint32_t *to, int64_t to_r
     store_square(square, to, to_row);
 }
 
+/* The same of `count` lines whose terms become floats, zeros behind the last line. */
+static void pack_square_f32(const lines *from, int64_t e, int64_t count, uint32_t *to, int64_t to_row)
+{
+    float square[LANES][LANES] = {0};
+    for (int64_t l = 0; l < count; l++)
+        weir_to_f32(from->dtype, from->at + l * from->line + e, LANES, square[l]);
+    for (int64_t i = 0; i < LANES; i++)
+        for (int64_t l = 0; l < LANES; l++)
+            memcpy(to + i * to_row + l, &square[l][i], sizeof *to);
+}
+
 /* The same of lines that lie beside each other, to rows of one line each. */
 static void pack_square_across(const lines *from, int64_t e, uint32_t *to, int64_t to_row)
 {
@@ -193,6 +203,9 @@ static void pack_along(lines from, terms kind, int64_t elements, int64_t k, int6
     if (kind == TERMS_PAIRS && count == LANES)
         for (; 2 * (e + LANES) <= k; e += LANES)
             pack_square(&from, e, to + e * to_row, to_row);
+    if (kind == TERMS_F32)
+        for (; e + LANES <= k; e += LANES)
+            pack_square_f32(&from, e, count, to + e * to_row, to_row);
     for (; e < elements; e++)
         for (int64_t l = 0; l < LANES; l++)
             to[e * to_row + l] = l < count ? element(&from, kind, l, e, k) : 0;
@@ -221,6 +234,11 @@ static void pack_rows(const lines *from, terms kind, int64_t k, int64_t count, u
     const int64_t whole_lines = square ? count / square * square : 0;
     const int64_t whole_elements = square ? k / 2 / square * square : 0;
     lines at = *from;
+    if (kind == TERMS_F32 && from->term == 1) {
+        for (int64_t l = 0; l < count; l++)
+            weir_to_f32(from->dtype, from->at + l * from->line, k, (float *)(to + l * elements));
+        return;
+    }
     for (int64_t l = 0; l < count; l++)
         for (int64_t e = l < whole_lines ? whole_elements : 0; e < elements; e++)
             to[l * elements + e] = element(from, kind, l, e, k);
@@ -240,56 +258,76 @@ typedef struct strip {
     int64_t elements;
 } strip;
 
-static inline __attribute__((always_inline)) lanes repeat(const char *at)
+/* One register's worth of sums: GCC keeps wider vectors in the memory. */
+#ifdef __AVX512F__
+enum { WIDTH = LANES, LANES_AT_ONCE = TILE_VECTORS }; /* 24 of 32 registers hold sums */
+#else
+enum { WIDTH = LANES / 2, LANES_AT_ONCE = 1 }; /* 12 of 16 */
+#endif
+typedef float wide __attribute__((vector_size(WIDTH * sizeof(float))));
+typedef uint32_t words __attribute__((vector_size(WIDTH * sizeof(uint32_t))));
+typedef uint16_t halves __attribute__((vector_size(WIDTH * sizeof(uint16_t))));
+
+static inline __attribute__((always_inline)) wide load(const float *from)
 {
-    int32_t one; /* a float would be added to 0, and a pair is not one */
+    wide x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+
+static inline __attribute__((always_inline)) wide repeat(const char *at)
+{
+    uint32_t one; /* a float would be added to 0, and a pair is not one */
     memcpy(&one, at, sizeof one);
-    return (lanes)((lane_numbers){} + one);
+    return (wide)((words){} + one);
 }
 
 /* sum += the products of the terms of each element of a and b */
-static inline __attribute__((always_inline)) lanes multiply_add(terms kind, lanes sum, lanes a, lanes b)
+static inline __attribute__((always_inline)) wide multiply_add(terms kind, wide sum, wide a, wide b)
 {
 #ifdef __AVX512BF16__
     if (kind == TERMS_PAIRS)
-        return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+        return (wide)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 #endif
     (void)kind;
     return sum + a * b;
 }
 
-/* kind, rows and vectors are constants where this is inlined. */
-static inline __attribute__((always_inline)) void tile(terms kind, int rows, int vectors, const strip *s, float *to)
+/* kind, rows and registers (of sums of a row) are constants where this is inlined. */
+static inline __attribute__((always_inline)) void tile(terms kind, int rows, int registers, const strip *s, float *to)
 {
-    lanes sum[TILE_ROWS * TILE_VECTORS];
+    wide sum[TILE_ROWS * LANES_AT_ONCE * LANES / WIDTH];
     const char *a = s->a;
     const float *b = (const float *)s->b;
     UNROLL
-    for (int i = 0; i < rows * vectors; i++)
-        sum[i] = (lanes){};
+    for (int i = 0; i < rows * registers; i++)
+        sum[i] = (wide){};
     for (int64_t e = 0; e < s->elements; e++, a += s->step, b += s->b_row) {
-        lanes row_of_b[TILE_VECTORS];
+        wide row_of_b[LANES_AT_ONCE * LANES / WIDTH];
         UNROLL
-        for (int v = 0; v < vectors; v++)
-            row_of_b[v] = lanes_load(b + v * LANES);
+        for (int v = 0; v < registers; v++)
+            row_of_b[v] = load(b + v * WIDTH);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            const lanes pair = repeat(a + r * s->row);
+            const wide pair = repeat(a + r * s->row);
             UNROLL
-            for (int v = 0; v < vectors; v++)
-                sum[r * vectors + v] = multiply_add(kind, sum[r * vectors + v], pair, row_of_b[v]);
+            for (int v = 0; v < registers; v++)
+                sum[r * registers + v] = multiply_add(kind, sum[r * registers + v], pair, row_of_b[v]);
         }
     }
     UNROLL
-    for (int i = 0; i < rows * vectors; i++)
-        lanes_store(to + i / vectors * PANEL + i % vectors * LANES, &sum[i]);
+    for (int i = 0; i < rows * registers; i++)
+        memcpy(to + i / registers * PANEL + i % registers * WIDTH, &sum[i], sizeof sum[i]);
 }
 
 typedef void (*tile_fn)(const strip *s, float *to);
 #define TILE(kind, rows, vectors)                                              \
     static void tile_##kind##_##rows##x##vectors(const strip *s, float *to)    \
     {                                                                          \
-        tile(TERMS_##kind, rows, vectors, s, to);                              \
+        enum { AT_ONCE = vectors < LANES_AT_ONCE ? vectors : LANES_AT_ONCE };  \
+        strip part = *s;                                                       \
+        for (int v = 0; v < vectors; v += AT_ONCE, part.b += AT_ONCE * LANES)  \
+            tile(TERMS_##kind, rows, AT_ONCE * LANES / WIDTH, &part, to + v * LANES); \
     }
 #define TILES_OF_ROWS(X, kind, rows) X(kind, rows, 1) X(kind, rows, 2) X(kind, rows, 3) X(kind, rows, 4)
 #define TILES(X, kind)                                                         \
@@ -303,8 +341,8 @@ static const tile_fn tile_of[TERMS_PAIRS + 1][TILE_ROWS + 1][TILE_VECTORS + 1] =
 
 /* ---- what becomes of the sums ---- */
 
-/* half_to_bf16() of each lane. The processor's own rounding is that, but for denormals, which it takes for zeros. */
-static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes x)
+/* half_to_bf16() of each. The processor's own rounding is that, but for denormals, which it takes for zeros. */
+static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, wide x)
 {
 #ifdef __AVX512BF16__
     enum { DENORMAL = 0x20 };
@@ -314,28 +352,28 @@ static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, lanes
         return;
     }
 #endif
-    const lane_bits bits = (lane_bits)x, nan = (lane_bits)((bits & 0x7FFFFFFF) > 0x7F800000);
-    const lane_bits rounded = bits + 0x7FFF + (bits >> 16 & 1);
-    const lane_bits kept = ((nan & (bits | 0x00400000)) | (~nan & rounded)) >> 16;
-    const lane_halves halves = __builtin_convertvector(kept, lane_halves);
-    memcpy(to, &halves, sizeof halves);
+    const words bits = (words)x, nan = (words)((bits & 0x7FFFFFFF) > 0x7F800000);
+    const words rounded = bits + 0x7FFF + (bits >> 16 & 1);
+    const words kept = ((nan & (bits | 0x00400000)) | (~nan & rounded)) >> 16;
+    const halves narrow = __builtin_convertvector(kept, halves);
+    memcpy(to, &narrow, sizeof narrow);
 }
 
-/* A row of whole vectors, to f32 or bf16. */
-static void put_vectors(const half_product *p, const float *sum, int64_t row, int64_t column, int64_t vectors)
+/* `count` columns of a row, a multiple of WIDTH, to f32 or bf16. */
+static void put_vectors(const half_product *p, const float *sum, int64_t row, int64_t column, int64_t count)
 {
     const float alpha = p->alpha == 0 ? 1 : p->alpha;
     const int64_t to = row * p->ldc + column;
-    for (int64_t v = 0; v < vectors * LANES; v += LANES) {
-        lanes x = lanes_load(sum + v) * alpha;
+    for (int64_t i = 0; i < count; i += WIDTH) {
+        wide x = load(sum + i) * alpha;
         if (p->bias)
-            x += lanes_load(p->bias + column + v);
+            x += load(p->bias + column + i);
         if (p->add)
-            x += lanes_load((const float *)p->c + to + v);
+            x += load((const float *)p->c + to + i);
         if (p->c_dtype == WEIR_F32)
-            lanes_store((float *)p->c + to + v, &x);
+            memcpy((float *)p->c + to + i, &x, sizeof x);
         else
-            store_bf16((uint16_t *)p->c + to + v, x);
+            store_bf16((uint16_t *)p->c + to + i, x);
     }
 }
 
@@ -361,10 +399,10 @@ static void put_row(const half_product *p, float *sum, int64_t row, int64_t colu
 /* One row of `vectors` vectors of sums, of which `count` columns exist. */
 static void put(const half_product *p, float *sums, int64_t row, int64_t column, int64_t count)
 {
-    if (count % LANES || p->c_dtype == WEIR_F16)
+    if (count % WIDTH || p->c_dtype == WEIR_F16)
         put_row(p, sums, row, column, count);
     else
-        put_vectors(p, sums, row, column, count / LANES);
+        put_vectors(p, sums, row, column, count);
 }
 
 /* `rows` rows of A against one panel, of which `count` columns exist. amx: NULL where there is none, or of no use. */
