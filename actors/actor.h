@@ -62,7 +62,6 @@ struct actor_out {
     struct slot_patches patches;
 };
 
-/* The producer's end of an edge. */
 struct actor_edge {
     _Alignas(64) struct actor_out *out;
     struct actor_port *port; /* the reader's end, when it is on the same lane */

@@ -137,7 +137,6 @@ struct actor_ahead {
     const struct device_meeting *meeting; /* borrowed; what it fires instead of its kernel, whose views it has; or NULL */
 };
 
-/* The queues of one lane. */
 struct ahead_lane {
     struct ahead_queue **queues; /* borrowed */
     uint32_t count;
@@ -180,7 +179,6 @@ bool ahead_awaits(const struct ahead_queue *queue, const struct ahead_await **aw
 /* How many firings of the actor are under way. */
 uint32_t ahead_launched(const struct actor *actor);
 
-/* Ends what is under way. */
 void ahead_abort(const struct ahead_lane *ahead);
 
 /* The oldest firing that is under way, and those after it; NULL: the n-th is not. */

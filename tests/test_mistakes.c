@@ -427,7 +427,7 @@ UNCOMPILED(an_amount_below_zero,
 UNCOMPILED(a_precision_that_is_none,
            "@: compile: a precision of i32; f32, bf16 and f16 can be", (.precision = WEIR_I32),
            trained())
-UNCOMPILED(a_scale_that_is_no_number, "@: compile: a .loss_scale of nan, doubled after 0 steps; both are 0 or more",
+UNCOMPILED(a_scale_that_is_no_number, "@: compile: .loss_scale is nan and .loss_scale_steps is 0; both must be 0 or more",
            (.loss_scale = NAN), trained())
 UNCOMPILED(a_place_that_is_no_disk, "@: compile: \"/var/tmp\" is no place to offload to; write \"disk:DIRECTORY\"",
            (.memory = "1GB", .offload = "/var/tmp"), trained())

@@ -41,14 +41,14 @@ enum round_kind { ROUND_OPEN, ROUND_READ, ROUND_WRITE, ROUND_SAVE, ROUND_LOAD, R
 
 /* A rank says this beside its mark: whether it has come so far, and a sentence if not. */
 #define ROUND_NOTE_BYTES 1024
-#define ROUND_SURVEY 16 /* in the place of how a save or load is to be: what hosts have is found out */
+#define ROUND_SURVEY 16 /* in place of `which`, of a save or load: the round finds out what hosts have */
 struct round_note {
     uint32_t status; /* weir_status */
     char text[ROUND_NOTE_BYTES];
 };
 
-/* A shard (a place in plan->shards) that another rank sent in a round; or, as plan->shards_count + that place, all kept
- * slots of one as this rank, or another, once saved it; or a statement (WIRE_STATEMENT). */
+/* A shard (a place in plan->shards) that another rank sent in a round; or, as plan->shards_count + that place, all kept slots
+ * of that shard from a snapshot; or a statement (WIRE_STATEMENT). */
 struct arrival {
     struct arrival *next;
     uint32_t rank, shard;
@@ -95,13 +95,13 @@ struct cluster {
     _Atomic int64_t others;   /* of those, the steps of others than main */
     struct rounds rounds;
     uint64_t hold_run;        /* that rank 0 wants held when it begins here; 0: none. Under the lock of owner->ending */
-    struct begun *begun;      /* owned; by rank: its last hold; of others rank 0 alone knows. Under the same */
-    bool *idle;               /* owned; by rank: it runs nothing, as it has no device of the plan */
-    struct begun *over;       /* owned; of one that is idle: runs that are over elsewhere, and not begun here. Under
-                                 the same */
+    struct begun *begun;      /* owned; by rank: its last hold; only rank 0 knows those of others. Under the same */
+    bool *idle;               /* owned; by rank: it runs nothing, because it has no device of the plan */
+    struct begun *over;       /* owned; if this rank is idle: runs that ended elsewhere before they began here.
+                                 Under the same */
     uint32_t over_count, over_room;
     _Atomic bool sharing;     /* other ranks may send what registers hold, outside of a run */
-    _Atomic uint32_t shared_times; /* that it has become so */
+    _Atomic uint32_t shared_times; /* how often `sharing` was set */
     _Atomic uint32_t news;    /* changes when a round may be over (a futex word) */
 };
 
@@ -129,9 +129,9 @@ struct cluster_steps {
     int64_t before, others, more;
 };
 
-/* A run of the program is about to begin. If it is `another` one than ran last, all ranks begin it together, and those
- * that cannot see what it reads of others get it. E_PEER when a rank has left: the session has failed then, so that those
- * hear of it which are no neighbours of that rank. */
+/* A run of the program is about to begin. If it is `another` one than ran last, all ranks begin it together, and ranks that do
+ * not share memory are sent the values that they read of others. E_PEER: a rank has left; the session then fails, so that ranks
+ * that are no neighbours of it hear of it too. */
 weir_status cluster_start(struct cluster *cluster, uint32_t program, bool another, const struct cluster_steps *steps);
 
 /* The session has failed on this rank: tells its neighbours, which tell theirs, and rank 0's are all; ends waits. With
@@ -145,14 +145,14 @@ void cluster_send_waits(struct cluster *cluster, uint32_t rank, const void *entr
 
 /* ---- stop.c; with the lock of owner->ending; alone they do nothing ---- */
 
-/* Whether other ranks want the run held that begins. A hold has begun here. The run ends after so many steps of all
- * programs, of them so many of others than main. */
+/* wants_hold: whether other ranks want the run that begins to be held. hold_began: this rank holds now. limited: the run ends
+ * after `steps` steps of all programs, of which `others` are not main's. */
 bool cluster_wants_hold(const struct cluster *cluster);
 void cluster_hold_began(struct cluster *cluster);
 void cluster_limited(struct cluster *cluster, int64_t steps, int64_t others);
 
-/* The run that begins or began: whether this rank is idle and has not been told how it ended; else *most is the step
- * that it ended before, INT64_MAX of one that is not idle. It is over here: those that are idle are told. */
+/* cluster_follows(): true if this rank is idle and has not been told how the run ended. Else *most is the step before which the
+ * run ended, or INT64_MAX if this rank is not idle. cluster_tell_over(): the run is over here; tells the idle ranks. */
 bool cluster_follows(struct cluster *cluster, int64_t *most);
 void cluster_tell_over(struct cluster *cluster, int64_t step);
 
@@ -160,7 +160,7 @@ void cluster_tell_over(struct cluster *cluster, int64_t step);
 bool cluster_held(struct cluster *cluster, int64_t step);
 bool cluster_rank_left(struct cluster *cluster); /* the same, when a rank has left */
 
-int64_t cluster_due(const struct cluster *cluster); /* steps that no rank may leave before; without the lock, too */
+int64_t cluster_due(const struct cluster *cluster); /* no rank may leave before it has done so many; needs no lock */
 void cluster_tell_end(struct cluster *cluster, const struct last_step *last);
 
 /* A round: begin, send any number, end (which waits, for so many shards of others too), take what came, close.
@@ -171,9 +171,9 @@ weir_status cluster_round_send_to(struct cluster *cluster, uint32_t rank, uint32
                                   size_t bytes);
 weir_status cluster_round_end(struct cluster *cluster, uint32_t shards);
 
-/* Before its end: how far this rank has come, and weir_error() if that is not OK. After it: OK on all ranks, or on all
- * what one of them said: the error is then "rank 2: ..." on the others. *word (of ROUND_NOTE_BYTES) is rank 0's, given to
- * all; it may be NULL. */
+/* say, before the end of the round: this rank's status, with weir_error() if it is not OK. said, after the end: OK if all ranks
+ * are OK, else one rank's status on all of them; the error is then "rank 2: ..." on the others. *word (of ROUND_NOTE_BYTES) is
+ * rank 0's, given to all; it may be NULL. */
 void cluster_round_say(struct cluster *cluster, weir_status mine, const char *word);
 weir_status cluster_round_said(struct cluster *cluster, weir_status mine, char *word);
 
@@ -192,8 +192,8 @@ weir_status cluster_spread(struct cluster *cluster, enum round_kind kind, const 
 const struct arrival *cluster_round_find(struct cluster *cluster, uint32_t rank, uint32_t shard);
 void cluster_round_close(struct cluster *cluster);
 
-/* Whether slots may come that no actor has published. From before this rank's mark of the round in which they are sent;
- * until its end. */
+/* Allows others to send slots that no actor has published. Set before this rank's mark of the round that sends them, cleared at
+ * the end of that round. */
 void cluster_sharing(struct cluster *cluster, bool on);
 
 /* Sends the published slots of a register again to those who cannot see them. At rest, within a round. */

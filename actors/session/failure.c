@@ -55,7 +55,6 @@ static void session_fail(struct weir_session *s, enum ending_event event, struct
     pthread_mutex_unlock(&s->ending.lock);
 }
 
-/* One of this rank's. */
 static struct failure own_failure(const struct weir_session *s, weir_status status)
 {
     return (struct failure){.status = status, .culprit = built_rank(&s->built), .reporter = built_rank(&s->built)};

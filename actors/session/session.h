@@ -66,11 +66,12 @@ struct weir_session {
 weir_status session_build(struct weir_session *session);
 void session_unbuild(struct weir_session *session);
 
-/* The function that the kernel's device calls for its op (NULL: nobody knows that); an error where there is none. */
+/* *call: the function that the kernel's device calls for `op` (NULL: an unknown op). An error where there is none. */
 weir_status session_find_kernel(const struct weir_session *session, const plan_kernel *kernel, const weir_op *op,
                                 weir_kernel_fn *call);
 
-/* Lines and messages under way of each lane. By worker, then by outside lane. */
+/* `sizes`: of each lane, how many actors, lines and messages under way it has to hold; first of the workers, then of the
+ * outside lanes. */
 void session_size_lanes(const struct weir_session *session, struct lane_size *sizes);
 
 /* The number of an actor's lane: its worker, or the count of workers + its place among the outside actors; UINT32_MAX for
@@ -86,28 +87,28 @@ void session_fail_queue(struct weir_session *session, const struct actor *actor,
 void session_fail_kernel(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                          weir_status status, const char *sentence);
 
-/* A kernel of the actor met, when it ran in this firing, what it cannot take. By the worker's thread. */
+/* In this firing a kernel of the actor got a value that it does not accept. By the worker's thread. */
 void session_fail_refused(struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                           int64_t firing, const weir_refusal *refusal);
 
 /* A load has ended half way, and why. */
 void session_fail_load(struct weir_session *session, weir_status status, const char *sentence);
 
-/* That sentence with the user's file and line. */
+/* Writes to `text` the sentence with the user's file and line. */
 void session_describe(const struct weir_session *session, const struct actor *actor, const struct actor_kernel *kernel,
                       const char *sentence, char *text, size_t bytes);
 
 /* A source failed, and all steps before have been done. With the lock of `ending`. */
 void session_fail_at_end(struct weir_session *session);
 
-/* It cannot be opened, or a worker could not open its queues, and why; when others may wait for it. */
+/* The session, or a worker's queues, cannot be opened; `sentence` says why. Called when other ranks may wait for this one. */
 void session_fail_open(struct weir_session *session, weir_status status, const char *sentence);
 
 /* Another rank is why the session cannot go on. */
 void session_fail_peer(struct weir_session *session, uint32_t culprit, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Rank `from` says so. `cancelled`: rank `culprit` was told to end the session at once. */
+/* Rank `from` reports a failure that rank `culprit` caused. `cancelled`: rank `culprit` was told to end the session at once. */
 void session_fail_remote(struct weir_session *session, uint32_t from, uint32_t culprit, bool cancelled,
                        const char *sentence);
 
@@ -146,7 +147,8 @@ weir_status session_fill(struct weir_session *session);
 
 /* ---- state.c ---- */
 
-/* For whoever looks at what lives from step to step: at rest, or failed, and then nothing fires any more. */
+/* OK if values that live from step to step may be read: the session is at rest, or has failed and nothing fires any more. Else
+ * E_STATE. */
 weir_status session_check_still(const struct weir_session *session, const char *verb);
 
 /* Whether the actor that changes the tensor failed in the middle of it. */

@@ -1,7 +1,7 @@
 /* actors/snapshot/snapshot.h: saving and loading, and all that they see of a session.
  *
  *     save.c      checkpoints of what this rank holds, by a thread of their own      load.c         a checkpoint is loaded
- *     folders.c   which snapshots there are in the memory of several hosts           load_memory.c  one of those is
+ *     folders.c   which snapshots there are in the memory of several hosts           load_memory.c  a snapshot is loaded
  *
  * A session makes the table and owns it. The session's thread calls, at rest or after a failure.
  */
@@ -37,7 +37,7 @@ weir_status snapshot_load(struct snapshots *snapshots, const char *dir, const we
 /* Has the system give the pages of the snapshots now, rather than in the first save. */
 void snapshot_touch(const struct built *built);
 
-/* Waits for a save that is being written. Also when there has been none. Close: and there will be none. */
+/* Waits for a save that is being written, if there is one. close: and ends saving. */
 void snapshot_await(struct snapshots *snapshots);
 void snapshot_close(struct snapshots *snapshots);
 

@@ -75,7 +75,6 @@ static void add_row(struct text *to, const struct flight *flight, const struct f
         text_add(to, " (failed)");
 }
 
-/* The last `count` rows. */
 static void add_rows(struct text *to, const struct flight *flight, const struct flight_facts *facts, uint64_t fired,
                      uint64_t count)
 {

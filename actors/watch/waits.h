@@ -79,7 +79,6 @@ struct waits_facts {
 weir_status waits_open(struct waits *waits, const weir_plan *plan, const uint32_t *worker_of, uint32_t rank);
 void waits_close(struct waits *waits);
 
-/* Forgets what the ranks said. */
 void waits_clear(struct waits *waits);
 
 /* Takes in what a rank says, `count` entries at any address, instead of what it said before. Entries about other ranks'

@@ -216,7 +216,6 @@ static void add_other_ends(struct text *to, const struct waits *waits, const str
     }
 }
 
-/* Nobody told that it waits. */
 static void add_nobody(struct text *to, const struct waits *waits, const struct waits_facts *facts)
 {
     text_add(to, "  no actor lacks anything");

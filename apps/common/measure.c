@@ -14,7 +14,6 @@ double measure_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The line "KEY:  1234 kB" of /proc/self/status, in bytes. */
 static uint64_t status_bytes(const char *key)
 {
     FILE *file = fopen("/proc/self/status", "r");

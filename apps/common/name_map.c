@@ -234,7 +234,6 @@ static int64_t place_of(const struct bound *b, int64_t dim)
     return dim * b->number % b->of ? -1 : dim * b->number / b->of;
 }
 
-/* The box that the expression is of a tensor of this shape. */
 static bool box_of(const struct expression *e, const weir_shape *shape, int64_t *start, weir_shape *box)
 {
     *box = *shape;

@@ -28,7 +28,6 @@ bool paths_follow(char path[PATHS_BYTES]);
  * errno is not ENOENT. */
 const char *paths_meant(const char *path, char text[PATHS_BYTES]);
 
-/* A list of paths, sorted. */
 typedef struct paths_list {
     char **path; /* owned */
     int count;

@@ -1,4 +1,4 @@
-/* look.c: a model with three faults that you can ask for.
+/* look.c: a model with four faults that you can ask for.
  *
  *     look             trains; saves look.plan, and a trace in look.json
  *     look nan         an op makes a value that is not finite

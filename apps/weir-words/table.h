@@ -52,7 +52,6 @@ bool table_merge(table *t, const char *entries, size_t bytes);
 /* Forgets all words. */
 void table_clear(table *t);
 
-/* Bytes of the entry of a word of this length. */
 static inline size_t table_entry_bytes(uint32_t length)
 {
     return (offsetof(table_entry, word) + length + 7) / 8 * 8;

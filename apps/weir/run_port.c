@@ -68,8 +68,8 @@ int port_feed(struct port *p, const char *path)
     if (p->values >= 0)
         return -1;
     type_text(p->file.dtype, p->file.rank, p->file.dim, given, sizeof given);
-    return options_wrong(p->program, "--feed %s: %s is %s; it takes that type and shape, or one dimension more in front, "
-                         "of values", wanted, p->file.path, given);
+    return options_wrong(p->program, "--feed %s: %s is %s; the file needs the input's type and shape, with or without a "
+                         "first dimension of values", wanted, p->file.path, given);
 }
 
 static void make_up(const struct port *p, void *to, int64_t value)

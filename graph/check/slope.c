@@ -71,7 +71,6 @@ static bool try_element(mover *m, int64_t at, double here)
                         m->s->output, (right + left) / 2);
 }
 
-/* The k-th element to be moved, of `count`. */
 static int64_t element_at(const trial *t, int64_t k, int64_t count)
 {
     uint32_t word[4];

@@ -87,7 +87,6 @@ static weir_view part_of(const weir_view *whole, weir_sbp sbp, int device, int d
     return part;
 }
 
-/* Index in the whole of element i of the part. */
 static int64_t index_in_whole(const weir_view *part, int64_t i)
 {
     int64_t at = 0, step = 1;

@@ -138,7 +138,7 @@ bool options_take(compile *c)
         return error_set(WEIR_E_GRAPH, "%s", mistake), false;
     if (!(c->opts.loss_scale >= 0 && c->opts.loss_scale < INFINITY) || c->opts.loss_scale_steps < 0)
         return error_set(WEIR_E_ARGUMENT,
-                         "%s:%d: compile: a .loss_scale of %g, doubled after %d steps; both are 0 or more", src.file,
+                         "%s:%d: compile: .loss_scale is %g and .loss_scale_steps is %d; both must be 0 or more", src.file,
                          src.line, c->opts.loss_scale, c->opts.loss_scale_steps),
                false;
     if (c->opts.micro_batches < 0 || c->opts.micro_batches > 1 << 16)

@@ -159,7 +159,7 @@ static bool gradients_ok(const graph_node *node, const bool *needed, weir_tensor
         if (!din[i])
             graph_mistake(g, node->src, "%s: its gradient builder made none for input %d", node->op->name, i);
         else if (!gradient_dtype_ok(type->dtype, din[i]->type.dtype) || !weir_shape_equal(&din[i]->type.shape, &type->shape))
-            graph_mistake(g, node->src, "%s: its gradient for input %d is of another type than that", node->op->name, i);
+            graph_mistake(g, node->src, "%s: its gradient for input %d has another type than the input", node->op->name, i);
     }
     return !weir_graph_mistake(g);
 }

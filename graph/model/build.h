@@ -28,9 +28,9 @@ enum { MESH_AXES_MAX = 20 };
 
 struct weir_mesh {
     weir_graph *graph;
-    const weir_mesh *home;     /* of a mesh in levels (graph/compile/sbp/teams.h): the user's mesh, which has the same devices
+    const weir_mesh *home;     /* of a mesh in tiers (graph/compile/sbp/teams.h): the user's mesh, which has the same devices
                                   in the same places; else NULL */
-    unsigned char home_axis[MESH_AXES_MAX]; /* then: the axis of it that each is a level of, */
+    unsigned char home_axis[MESH_AXES_MAX]; /* then: the axis of it that each is a tier of, */
     unsigned char cut[MESH_AXES_MAX];       /* and in which order axes cut a dimension that several split */
     const weir_mesh *whole;    /* of a core (graph/compile/sbp/teams.h): the mesh that lacks nothing; else NULL */
     int core_axis, run, kept;  /* then: of each so many coordinates of that axis, it has the first so many */
@@ -132,7 +132,7 @@ struct weir_graph {
 extern bool mesh_takes_fakes;
 /* Meshes with the same devices in the same arrangement are the same place. */
 bool mesh_equal(const weir_mesh *a, const weir_mesh *b);
-/* The mesh that `mesh` is, or is levels of: the user's, or a core. */
+/* The mesh that `mesh` is, or is tiers of: the user's, or a core. */
 static inline const weir_mesh *mesh_home(const weir_mesh *mesh)
 {
     return mesh->home ? mesh->home : mesh;

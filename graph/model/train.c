@@ -76,7 +76,6 @@ static void list_add(training *t, tensor_list *list, weir_tensor *tensor)
         *at = tensor;
 }
 
-/* One op adds the `count` tensors. */
 static weir_tensor *sum_of(training *t, weir_mesh *mesh, const char *name, weir_tensor **in, int count)
 {
     return apply_on(t->graph, mesh, t->src, name, weir_op_find("add_many"), in, count, NULL);

@@ -25,7 +25,7 @@
  * {.in = {S(0), B}, .out = {S(0)}} of a matrix product, each of the p devices of an axis has a p-th of the rows of the first
  * input and all of the second, and computes a p-th of the rows of the product. A signature is a promise: on these input
  * shards the kernel computes these shards of the whole op's output (for P: terms of their sum). If a size does not divide
- * evenly, slices differ by at most one element; a signature that needs more than that has `granules`.
+ * evenly, slices differ by at most one element; a signature that cannot use such slices has `granules`.
  *
  * A kernel runs on a worker thread and must not block, allocate, print, or keep state outside its arguments. The same
  * arguments give the same bits. It may be called for an empty shard (a dimension of 0).
@@ -214,8 +214,8 @@ struct weir_op {
     size_t (*workspace)(const weir_op_args *args, weir_device_kind kind);          /* NULL: none */
     int (*states)(const weir_op_args *args, weir_type *states);                    /* NULL: none; at most 4, each of
                                                                                       out[0]'s shape, or a scalar */
-    const char *state_names[4];                                                    /* "m": of weight by adamw it is
-                                                                                      called "weight:adamw.m" [their
+    const char *state_names[4];                                                    /* "m": adamw's state of weight is
+                                                                                      "weight:adamw.m" [their
                                                                                       numbers] */
     weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
     /* Writes to call->error the sentence for a weir_refusal, the same as the CPU's kernel writes, and returns E_KERNEL. Must

@@ -59,7 +59,6 @@ static inline int64_t keys_seen(const attention_call *call, int64_t end)
     return keys_before(call->causal, call->keys, end);
 }
 
-/* Columns of the block that its row sees. */
 static inline int64_t columns_seen(const attention_call *call, const block *at, int64_t row)
 {
     int64_t seen = keys_seen(call, at->query + row + 1) - at->key;

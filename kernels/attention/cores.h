@@ -60,7 +60,6 @@ static inline bool cores_fit(const weir_kernel_args *args, const attention_sizes
 weir_status cores_gradient(const weir_kernel_args *args, attention_sizes z, const float *delta);
 weir_status cores_attention(const weir_kernel_args *args, attention_sizes z);
 
-/* `count` rows from `first` on, to shared memory. */
 template <int D, class T> DEVICE void cores_load(const head_rows<const T> &from, int first, int count, T *to)
 {
     UNROLL

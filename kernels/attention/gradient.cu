@@ -18,7 +18,6 @@ template <class T> struct attention_grads {
 
 enum { DELTA_THREADS = 128, DELTA_ROWS = DELTA_THREADS / WARP };
 
-/* A warp has a row of a head. */
 template <class T> KERNEL_OF(delta_rows, DELTA_THREADS)(attention_sizes z, attention_grads<T> g)
 {
     const int64_t row = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / WARP, head = row / z.seq;

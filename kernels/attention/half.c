@@ -97,7 +97,6 @@ static int64_t columns_of(const attention_call *call, int64_t key)
     return least(KEYS, call->keys - key);
 }
 
-/* The block of keys that begins at `key`. */
 static half_packed key_block(const half_attention *h, char *first, bool across, int64_t key)
 {
     const size_t bytes = across ? h->across_bytes : h->along_bytes;

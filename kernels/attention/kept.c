@@ -66,7 +66,7 @@ static bool kept_types(const weir_op_args *args, char *error, size_t error_bytes
     if (args->in[1].dtype != first || args->in[2].dtype != first)
         return REFUSE("the dtypes of q, k and v differ");
     if (args->in[4].dtype != kept || (kept != first && kept != WEIR_F32))
-        return REFUSE("what is kept is %s and %s; needs to be f32 or %s", weir_dtype_name(kept),
+        return REFUSE("the kept keys are %s and the kept values %s; both need to be f32 or %s", weir_dtype_name(kept),
                       weir_dtype_name(args->in[4].dtype), weir_dtype_name(first));
     return true;
 }

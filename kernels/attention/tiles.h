@@ -119,7 +119,6 @@ template <class T> struct head_rows {
     int rows, head_dim;
 };
 
-/* Head `index` of [batch, rows, dim]. */
 template <class T> DEVICE head_rows<T> head_of(T *data, const attention_sizes &z, int64_t index, int rows)
 {
     const int64_t batch = index / z.heads, column = index % z.heads * z.head_dim;

@@ -53,7 +53,8 @@ static inline __attribute__((always_inline)) lanes lanes_load_part(const float *
     return v;
 }
 
-/* Lane l is lane l + width of v, for l < width. In registers: what goes through memory waits at each step. */
+/* Lane l is lane l + width of v, for l < width. Uses processor registers: through memory each step would wait for the store
+ * before it. */
 static inline __attribute__((always_inline)) lanes lanes_upper(lanes v, int width)
 {
     lane_numbers from;
@@ -173,7 +174,7 @@ static inline double doubles_sum(double *sum)
     return sum[0];
 }
 
-/* sum over i of x[i], whose digits are all there whatever the count is. */
+/* sum over i of x[i], with all its digits for any count. */
 static inline double row_total(const float *x, int64_t count)
 {
     double sum[LANES] = {0};

@@ -67,7 +67,7 @@ bool fits_either(const weir_op_args *local, char *error, size_t error_bytes)
         out[0].dtype = WEIR_F32;
     for (int o = 0; o < local->out_count; o++)
         if (!type_equal(&out[o], &local->out[o]))
-            return REFUSE("output %d is not of the dtype and shape that it makes", o);
+            return REFUSE("output %d is not of the dtype and shape that the op makes", o);
     return true;
 }
 

@@ -36,7 +36,7 @@ static bool typed_holds(const typed_attrs *a, const weir_type *out, char *error,
     if (!typed_is(a, &whole, error, error_bytes))
         return false;
     if (out->dtype != whole.dtype || out->shape.rank != whole.shape.rank)
-        return REFUSE("the output is not of the dtype and rank that it makes");
+        return REFUSE("the output is not of the dtype and rank that the op makes");
     for (int d = 0; d < whole.shape.rank; d++)
         if (out->shape.dim[d] > whole.shape.dim[d])
             return REFUSE("dimension %d is %lld of %lld", d, (long long)out->shape.dim[d],
@@ -115,7 +115,6 @@ static bool sink_infer(weir_op_args *args, char *error, size_t error_bytes)
            REFUSE("what varies has no rows or no length");
 }
 
-/* `rows`, of which each is of the shape of `row`. */
 static bool is_row_of(const weir_type *row, const weir_type *rows)
 {
     bool is = row->dtype == rows->dtype && rows->shape.rank == row->shape.rank + 1;

@@ -55,7 +55,6 @@ static inline size_t chunks_bytes(int64_t rows, int64_t columns)
     return (size_t)(chunks_of(rows) * columns) * sizeof(double);
 }
 
-/* Blocks that sum up `count` elements. */
 static inline int64_t sum_blocks(int64_t count)
 {
     const int64_t blocks = (count + SUM_THREADS * SUM_EACH - 1) / (SUM_THREADS * SUM_EACH);

@@ -15,7 +15,6 @@ void move_elements(const weir_kernel_args *args, const void *from, void *to, siz
 /* `count` elements that lie together, on both sides. */
 void move_run(const weir_kernel_args *args, const void *from, void *to, size_t bytes, int64_t count);
 
-/* Zeros. */
 void move_zeros(const weir_kernel_args *args, void *to, size_t bytes);
 
 static inline size_t bytes_of(weir_dtype dtype)

@@ -495,7 +495,6 @@ template <class P, class T, int S> DEVICE void known_do(const known_call &c, kno
     }
 }
 
-/* Steps S and later. */
 template <class P, class T, int S> DEVICE void known_steps(const known_call &c, known_thread<P> &t)
 {
     if constexpr (S < known<P>::program.steps) {

@@ -4,14 +4,14 @@
  *     in[1] --'   '-----> out[0]
  *
  * The op `fused` calls its *members*, which are ordinary ops, one after the other for a block of rows that stays in the
- * cache, then for the next block. So a tensor that several of them touch passes by once, and one that only members
- * touch has room for a block (*scratch*) and never gets to memory. There is no other arithmetic: members say by
- * rows_in, per_row_in, rows_out and per_row_out (weir/op.h) that they give the same bits block by block. A member that
- * makes sums over rows has a workspace of its own, which stays as it is from block to block; the others share one.
+ * cache, then for the next block. So a tensor that several members use is read once, and one that only members use needs room
+ * for one block (*scratch*) and never reaches the memory. There is no other arithmetic: members say by rows_in, per_row_in,
+ * rows_out and per_row_out (weir/op.h) that they give the same bits block by block. A member that makes sums over rows has a
+ * workspace of its own, which stays as it is from block to block; the others share one.
  *
  * All of it is in the attributes, so a plan with fused kernels needs nothing but this op. An operand of a member is a
  * *code*: FUSED_IN + i, an input of the whole; FUSED_OUT + o, an output; FUSED_SCRATCH + s. Each output and scratch is
- * made by one member, and read by later ones at most. `like` names an input that has the rows which the blocks are of.
+ * made by one member, and read by later ones at most. `like` names the input whose rows are cut into blocks.
  *
  * `fused_over` is the same where out[0] may lie over in[0]: nobody reads a block of in[0] after out[0]'s is made.
  *

@@ -56,7 +56,7 @@ static bool class_lse_infer(weir_op_args *args, char *error, size_t error_bytes)
     weir_shape lse = args->in[0].shape;
     int64_t *last = &lse.dim[lse.rank - 1];
     if (attrs->groups < 1 || *last % attrs->groups)
-        return REFUSE("%lld classes cannot be dealt out to %lld groups", (long long)*last, (long long)attrs->groups);
+        return REFUSE("%lld classes do not divide into %lld groups", (long long)*last, (long long)attrs->groups);
     *last = attrs->groups;
     args->out[0] = (weir_type){WEIR_F32, lse};
     args->out[1] = (weir_type){WEIR_F32, args->in[1].shape};
@@ -248,7 +248,7 @@ static bool groups_and_labels(const weir_op_args *args, int labels, char *error,
     if (args->in[labels].dtype != WEIR_I32)
         return REFUSE("labels are %s, not i32", weir_dtype_name(args->in[labels].dtype));
     if (!for_rows(&args->in[0], rows, true))
-        return REFUSE("lse is not f32 with some values per row");
+        return REFUSE("lse is not f32 with one value for each row and group");
     for (int i = labels + 1; i < args->in_count; i++)
         if (!type_is_scalar_f32(&args->in[i]))
             return REFUSE("input %d is not an f32 scalar", i);

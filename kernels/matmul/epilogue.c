@@ -60,7 +60,7 @@ static bool matmul_gelu_grad_fits(const weir_op_args *local, char *error, size_t
 {
     const weir_op_args call = product_within(local, &op_matmul, 2);
     return op_matmul.fits(&call, error, error_bytes) &&
-           (type_equal(&local->in[2], &local->out[0]) || REFUSE("input 2 is not like the result"));
+           (type_equal(&local->in[2], &local->out[0]) || REFUSE("input 2 and the output differ in type"));
 }
 
 static size_t matmul_gelu_grad_workspace(const weir_op_args *args, weir_device_kind kind)
@@ -94,7 +94,7 @@ static bool linear_dw_db_fits(const weir_op_args *local, char *error, size_t err
     if (!op_linear_dw.infer(&dw_call, error, error_bytes) || !op_linear_db.infer(&sums, error, error_bytes))
         return false;
     return (type_equal(&dw, &local->out[0]) && type_equal(&db, &local->out[1])) ||
-           REFUSE("an output is not of the dtype and shape that it makes");
+           REFUSE("an output is not of the dtype and shape that the op makes");
 }
 
 /* One behind the other, where they are made apart. */

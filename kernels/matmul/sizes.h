@@ -15,7 +15,6 @@ enum { MATMUL_FIELDS = 2 };
 extern const weir_field matmul_fields[MATMUL_FIELDS];
 #endif
 
-/* Where m, k and n are found. */
 typedef struct product {
     int a_m, a_k; /* dimensions of a */
     int b_k, b_n; /* of b */

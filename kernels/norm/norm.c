@@ -37,7 +37,6 @@ static const weir_field norm_fields[] = {WEIR_FIELD_REAL(struct norm_attrs, eps)
 
 /* ---- rules ---- */
 
-/* The shape of a value per row of x. */
 static weir_type per_row(const weir_type *x)
 {
     weir_type type = {WEIR_F32, x->shape};

@@ -80,7 +80,6 @@ typedef struct adamw_constants {
     float keep, eps, beta1, beta2, fresh1, fresh2, step, root, scale;
 } adamw_constants;
 
-/* Counts an update. */
 FORMULA int32_t adamw_count(int32_t updates)
 {
     return updates < INT32_MAX ? updates + 1 : updates;

@@ -31,7 +31,6 @@ static inline void philox_lanes(uint64_t key, uint64_t counter, uint64_t counter
         }
 }
 
-/* Word `which` of weir_philox(key, counter, counter_hi). */
 FORMULA uint32_t philox_word(uint64_t key, uint64_t counter, uint64_t counter_hi, int which)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);

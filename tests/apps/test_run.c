@@ -176,8 +176,8 @@ Test(run, files_that_do_not_fit_are_named_with_what_would)
     refuses("weir run $T/plan --feed x=$T/x.npy --feed x=$T/x.npy", 2, "--feed: \"x\" is given twice");
     refuses("weir run $T/plan --feed x=/nowhere", 2, "--feed x f32 [2, 3]: /nowhere: cannot be read: No such file");
     refuses("weir run $T/plan --feed x=$T/plan", 2, "plan: is not an .npy file");
-    refuses("weir run $T/plan --feed x=$T/ints.npy", 2, "ints.npy is i32 [4, 2, 3]; it takes that type and shape");
-    refuses("weir run $T/plan --feed x=$T/turned.npy", 2, "turned.npy is f32 [4, 3, 2]; it takes that type and shape");
+    refuses("weir run $T/plan --feed x=$T/ints.npy", 2, "ints.npy is i32 [4, 2, 3]; the file needs the input's type and shape");
+    refuses("weir run $T/plan --feed x=$T/turned.npy", 2, "turned.npy is f32 [4, 3, 2]; the file needs the input's type and shape");
     refuses("weir run $T/plan --feed id=$T/wide.npy", 2, "--feed id i32 [2]: ");
     cr_expect(strstr(output, "is of type <u8"), "%s", output);
     refuses("weir run $T/plan --feed x=$T/x.npy --steps 3" FEED_ID, 2, "x.npy has 4 values, and 3 steps take 6");

@@ -16,7 +16,7 @@
  *
  * With a key every byte goes in records (seal.h); without one as it is.
  *
- * A line belongs to who holds the network's sockets.
+ * Only the thread that holds the network's sockets uses a line.
  */
 #ifndef TRANSPORT_LINE_BULK_H
 #define TRANSPORT_LINE_BULK_H
@@ -34,11 +34,11 @@
 #define BULK_RECORD_BYTES (32u << 10)  /* of a record, at most: a receiver opens one while the next is made */
 #define BULK_RECORDS 8                 /* made, or read, at once */
 #define BULK_SMALL_BYTES (64u << 10)   /* what is copied together before it is written */
-#define BULK_COPY_BYTES (2u << 10)     /* what is no more is copied rather than referred to */
+#define BULK_COPY_BYTES (2u << 10)     /* up to so many are copied rather than referred to */
 #define BULK_PARTS 64                  /* of a write */
 #define BULK_READ_BYTES (16u << 10)    /* read beyond a slot, where heads and small slots are */
-#define BULK_READ_TURN (1u << 20)      /* of one line, read before others get their turn, or it is written to */
-#define BULK_WRITE_TURN (512u << 10)   /* the other way round; of a sealed one as many as records are made of at once */
+#define BULK_READ_TURN (1u << 20)      /* bytes that are read of one line before others, or its writing, get a turn */
+#define BULK_WRITE_TURN (512u << 10)   /* bytes that are written; of a sealed line those of BULK_RECORDS records */
 
 struct bulk;
 
@@ -48,7 +48,7 @@ struct bulk_owner {
     void (*word_gone)(struct bulk_owner *owner, uint32_t rank); /* this rank's last word is written, or never will be */
     void (*heard)(struct bulk_owner *owner, uint32_t rank);     /* bytes came */
     void (*lose)(struct bulk_owner *owner, uint32_t rank, const char *how); /* it broke the protocol */
-    /* The line has taken nothing since, while so many bytes wait. */
+    /* The peer has acknowledged nothing since `taken_ns`, while `unsent` bytes wait. */
     void (*stuck)(struct bulk_owner *owner, uint32_t rank, int64_t taken_ns, uint64_t unsent, int64_t now);
     bool (*over)(const struct bulk_owner *owner, uint32_t rank); /* nothing comes from it any more */
     struct transfer *(*slot_due)(struct bulk_owner *owner, uint32_t rank, const struct bulk_head *head); /* NULL: it may not come */
@@ -83,8 +83,8 @@ struct bulk_out {
     uint32_t queue_room, queue_first, queue_count;
     uint64_t *words;                /* owned; a ring: those of all WORDS in the queue */
     uint32_t words_room, words_first, words_count;
-    uint32_t span;                  /* of the first entry, a SLOT: to be staged next, */
-    bool begun;                     /* behind its head, which is */
+    uint32_t span;                  /* of the first entry, a SLOT: the span to be staged next */
+    bool begun;                     /* the head of that entry is staged */
     struct iovec parts[BULK_PARTS]; /* staged and not written, or not sealed */
     int parts_first, parts_count;
     unsigned char *small;           /* owned; BULK_SMALL_BYTES */
@@ -111,8 +111,8 @@ struct bulk_in {
     enum bulk_due due;
     struct bulk_head head;          /* of what is coming */
     struct transfer *transfer;      /* SLOT */
-    uint32_t span;                  /* that is coming, */
-    uint64_t done;                  /* so many bytes of it, or of another payload, have come */
+    uint32_t span;                  /* the span that is coming */
+    uint64_t done;                  /* bytes of that span, or of another payload, that have come */
     unsigned char *body;            /* owned; of a FRAME that does not come at once */
 };
 
@@ -140,7 +140,7 @@ struct bulk {
     uint64_t frame_most;        /* bytes of a FRAME, at most */
     struct sealing *sealing;    /* owned */
     struct streams *streams;    /* owned; of a carrier other than sockets; NULL */
-    int64_t linger_ns;          /* for what streams have taken to get away at the end */
+    int64_t linger_ns;          /* at the end, the time in which streams may send what they have taken */
     int epoll_fd;               /* owned; readable when a line is, or can be written to again; -1 */
     struct bulk_line **lines;   /* owned, and they; of all ranks on the wire */
     uint32_t lines_count;
@@ -178,11 +178,11 @@ void bulk_release(struct bulk *bulk);
 /* Something was read or written; or the stream of a line ended. *drained: nothing waits to be read. */
 bool bulk_turn(struct bulk *bulk, bool *drained);
 
-/* Whether the lines may be slept on, at bulk->epoll_fd: there is nothing to be read or written that it would not tell. With
- * the sockets held; then they may be let go. */
+/* Whether a thread may sleep on bulk->epoll_fd, because it reports all that can still be read or written. Called with the
+ * sockets held, which may be let go if so. */
 bool bulk_rest(struct bulk *bulk);
 
-/* Whether something waits to be written that may be: nobody is woken for it, so who has posted it is to write it. */
+/* Whether bytes wait on a line that is not blocked. Nobody is woken for them: the thread that posted them writes them. */
 bool bulk_may_write(const struct bulk *bulk);
 
 void bulk_end(struct bulk_line *line);        /* nothing comes or goes any more */
@@ -191,7 +191,7 @@ void bulk_queue_drop(struct bulk_line *line); /* what waits goes nowhere */
 /* ---- bulk_out.c ---- */
 
 void bulk_post_slot(struct bulk_line *line, const struct transfer *transfer, uint32_t slot, bool initial);
-/* One that says no more than `hold` slots, together with those before it, may wait for what goes out next, or for
+/* A message that counts at most `hold` slots, with equal ones that wait already, may wait for what goes out next, or for
  * bulk_release(). */
 void bulk_post_word(struct bulk_line *line, struct message message, uint32_t hold);
 /* The header frame, and a payload (NULL: none), of which a reference is kept. */

@@ -121,7 +121,7 @@ static weir_status listen_tcp(struct door *door, const char *endpoint)
     bytes = sizeof(address);
     if (door->tcp_fd < 0 || getsockname(door->tcp_fd, (struct sockaddr *)&address, &bytes) ||
         getnameinfo((struct sockaddr *)&address, bytes, NULL, 0, service, sizeof(service), NI_NUMERICSERV))
-        return error_set(WEIR_E_PEER, "cannot listen beside %s: %s", endpoint, strerror(errno));
+        return error_set(WEIR_E_PEER, "cannot listen at a second port of %s: %s", endpoint, strerror(errno));
     door->port = (uint32_t)strtoul(service, NULL, 10);
     return WEIR_OK;
 }

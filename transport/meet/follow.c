@@ -193,8 +193,8 @@ static weir_status too_late(const struct follower *f)
         return error_set(WEIR_E_TIMEOUT, "rank %u has waited %g s: %s", env->rank, waited, f->wait);
     if (f->reached)
         return error_set(WEIR_E_TIMEOUT,
-                         "rank %u has waited %g s: who listens at %s, port %u, does not answer as rank 0 would: it has "
-                         "another key (WEIR_KEY_FILE, or without it its user's) or is another program",
+                         "rank %u has waited %g s: the program at %s, port %u, does not answer as rank 0 would: it has "
+                         "another key (from WEIR_KEY_FILE, else its user's) or is another program",
                          env->rank, waited, env->address, env->port);
     int failed = getaddrinfo(env->address, NULL, NULL, &found);
     if (found)

@@ -124,7 +124,7 @@ weir_status local_key(char secret[WEIR_KEY_BYTES])
     if (found)
         return WEIR_OK;
     return error_set(WEIR_E_IO,
-                     "no key is given, and the one that ranks of one host share cannot be had in %s: %s; make a key "
+                     "no key is given, and weir cannot get the key that ranks of this host share from %s: %s; make a key "
                      "(weir keygen) and name its file in WEIR_KEY_FILE on every rank, or set WEIR_INSECURE=1 where all "
                      "users of this host are trusted", path, why ? why : "it was removed at once");
 }

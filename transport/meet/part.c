@@ -72,7 +72,7 @@ static weir_status take_mine(struct meeting *meeting, weir_plan **part)
     if (status == WEIR_OK) {
         *part = plan_decode(meeting->part_bytes, meeting->part_count);
         if (!*part)
-            status = error_set(WEIR_E_PEER, "rank 0 sent rank %u a plan that is none: %s", env->rank, weir_error());
+            status = error_set(WEIR_E_PEER, "rank 0 sent rank %u an invalid plan: %s", env->rank, weir_error());
     }
     if (*part && ((*part)->ranks != env->size || (*part)->part != 1 + env->rank)) {
         status = error_set(WEIR_E_PEER, "rank 0 sent rank %u of %u the part %u of %u", env->rank, env->size,

@@ -7,8 +7,8 @@
  * Every rank has one ROUTER on which it only receives, and two on which it only sends (transport/net/channel.h), and a
  * line (transport/line/bulk.h) to each rank with which the plan has edges and no memory is shared: what is small and
  * urgent never waits behind what is large. There are connections where there is an edge or a need: each rank gives
- * signs of life to its neighbours (transport/net/peer.h); to a rank that has no line there is a second connection from
- * when a value first has to go there.
+ * signs of life to its neighbours (transport/net/peer.h); a rank without a line gets a second connection when a value first has
+ * to go to it.
  *
  * A message for an actor of a wired peer comes through the mailbox like one for a worker. The worker that has put it
  * there sends it itself when nobody else is at the sockets (a lock that workers only try); else the net thread does.
@@ -65,7 +65,7 @@ struct net_hooks {
     void (*beat)(void *ctx, struct wire_frame *frame);           /* fills in frame->beat */
     bool (*value)(void *ctx, uint32_t rank, uint32_t shard, uint64_t round, const void *data, size_t bytes); /* false:
                                                                     it may not send that */
-    uint32_t (*sharing)(void *ctx); /* what registers start with may come now, for the so many-th time; 0: it may not */
+    uint32_t (*sharing)(void *ctx); /* how often initial register contents were allowed to come; 0: they may not */
     void (*waits)(void *ctx, uint32_t rank, const void *entries, uint32_t count); /* what actors of `rank` wait for */
     bool (*hold)(void *ctx, uint32_t rank, const struct wire_frame *frame); /* of a run; false: it may not say that */
     bool (*end)(void *ctx, const struct wire_frame *frame);                 /* of the session; false: it makes no sense */
@@ -88,7 +88,8 @@ bool net_neighbour(const struct net *net, uint32_t rank);
 bool net_edge(const struct net *net, uint32_t rank);
 
 /* Connects to the neighbours, tells each whether its memory could be mapped (`mapped`, by rank) and waits for the same
- * from all, at most env->join_ns. wired[r]: there are edges, and not both could. For others it stays as it is. */
+ * from all, at most env->join_ns. wired[r]: there are edges, and at least one side could not map. It stays as it is for ranks
+ * that are no neighbours. */
 weir_status net_greet(struct net *net, const bool *mapped, bool *wired);
 
 /* The bytes that go to wired peers and come from them. `bus` leads to the local lanes already; actors of wired peers are
@@ -108,7 +109,8 @@ weir_status net_start(struct net *net);
 weir_status net_request(struct net *net, uint32_t to, const struct wire_frame *frame, const void *payload,
                      size_t payload_bytes);
 
-/* Sends slot `slot` of the transfer as it is now, to be found there by the reader without a READY. Any thread. */
+/* Sends the present contents of slot `slot` of the transfer: the reader finds them in its own slot, without a READY. Any
+ * thread. */
 weir_status net_share(struct net *net, const struct transfer *transfer, uint32_t slot);
 
 struct net_life net_life_of(struct net *net, uint32_t rank);

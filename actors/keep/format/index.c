@@ -317,7 +317,7 @@ static weir_status settle_tensor(struct keep_index *index, const char *where, st
     weir_status status = WEIR_OK;
     int at = 0;
     if (tensor->shards.count > SHARDS_MAX)
-        return error_set(WEIR_E_IO, "%s: tensor %s: has %d shards, at most %d are read", where, tensor->is.name,
+        return error_set(WEIR_E_IO, "%s: tensor %s: has %d shards; weir reads at most %d", where, tensor->is.name,
                          tensor->shards.count, SHARDS_MAX);
     for (int i = 0; i < tensor->shards.count && !status; i++)
         status = check_shard(index, where, tensor, &tensor->shards.item[i]);

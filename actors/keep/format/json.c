@@ -111,7 +111,7 @@ void keep_json_shape(struct keep_object *o, const char *key, weir_shape *shape)
     char text[64];
     *shape = (weir_shape){.rank = json_is_array(json) ? (int)json_array_size(json) : 0};
     if (shape->rank > WEIR_DIMS_MAX || shape->rank < 0) {
-        snprintf(text, sizeof text, "has %zu dimensions, at most %d are read", json_array_size(json), WEIR_DIMS_MAX);
+        snprintf(text, sizeof text, "has %zu dimensions; weir reads at most %d", json_array_size(json), WEIR_DIMS_MAX);
         wrong(o, key, text);
         shape->rank = 0;
     }

@@ -136,7 +136,7 @@ static weir_status take_shape(struct pool *p, struct keep_object *o, struct safe
 {
     size_t dims = json_array_size(keep_json_array(o, "shape"));
     if (dims > SAFETENSORS_DIMS_MAX)
-        return o->status = error_set(WEIR_E_IO, "%s: \"shape\" has %zu dimensions, at most %d are listed", o->where, dims,
+        return o->status = error_set(WEIR_E_IO, "%s: \"shape\" has %zu dimensions; weir reads at most %d", o->where, dims,
                                      SAFETENSORS_DIMS_MAX);
     int64_t *dim = POOL_NEW(p, int64_t, dims + 1);
     if (!dim)

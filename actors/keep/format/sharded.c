@@ -62,7 +62,7 @@ static weir_status list_files(const char *path, struct map *map)
             map->file[kept++] = map->file[i];
     map->file_count = kept;
     return kept <= KEEP_SHARDED_FILES_MAX ? WEIR_OK
-                                          : error_set(WEIR_E_IO, "%s: \"weight_map\" names %d files, at most %d are read",
+                                          : error_set(WEIR_E_IO, "%s: \"weight_map\" names %d files; weir reads at most %d",
                                                       path, kept, KEEP_SHARDED_FILES_MAX);
 }
 

@@ -41,7 +41,7 @@ weir_status keep_single_add(struct keep_index *index, const struct safetensors_t
         to->is.unread = pool_text(&index->pool, "its type, %s, is not read", t->type);
     if (t->dims > WEIR_DIMS_MAX) {
         to->is.dtype = WEIR_DTYPE_NONE;
-        to->is.unread = pool_text(&index->pool, "it has %d dimensions, at most %d are read", t->dims, WEIR_DIMS_MAX);
+        to->is.unread = pool_text(&index->pool, "it has %d dimensions; weir reads at most %d", t->dims, WEIR_DIMS_MAX);
         to->is.stored_dims = t->dims;
         to->is.stored_dim = t->dim;
     }

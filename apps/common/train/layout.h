@@ -51,7 +51,6 @@ int layout_devices(const layout *l);
 /* Makes the l->pp meshes, of devices of a kind; NULL: "cpu". */
 void layout_meshes(const layout *l, const char *kind, weir_graph *graph, weir_mesh *stage[LAYOUT_STAGES_MAX]);
 
-/* The stage of layer `layer` of `layers`. */
 int layout_stage(const layout *l, int layer, int layers);
 
 #endif

@@ -135,7 +135,6 @@ static double read_best(const saver *s)
     return best;
 }
 
-/* Bytes of a checkpoint, but for what names them. */
 static double checkpoint_bytes(const weir_plan *plan)
 {
     double bytes = 0;

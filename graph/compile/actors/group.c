@@ -9,8 +9,8 @@
  *   - a pop whose output is read by another device in the same phase ends one; a gradient on its way to be reduced (read in
  *     a later phase, or in the update) when a bucket of bytes has come together, and so does a parameter on its way between
  *     accelerators;
- *   - a conversion that is a level of a larger one (teams.h) is among its like, until a bucket of bytes has come together:
- *     those of one level wait for the same devices (in the update they join what is open);
+ *   - a conversion that is a tier of a larger one (teams.h) is among its like, until a bucket of bytes has come together:
+ *     those of one tier wait for the same devices (in the update they join what is open);
  *   - a chunk ends one, so that it is on its way while the next is made;
  *   - what an accelerator does with others is alone, so that it waits for nothing else; the members of a collective have
  *     one depth. Collectives of the same devices that wait for the same groups become one, up to a bucket of bytes a device: those
@@ -248,8 +248,8 @@ static void close_group(grouping *x, int id)
         }
 }
 
-/* Whether the pop makes what a further level of a conversion reads. */
-static bool is_level(const compile *c, const pop *op)
+/* Whether the pop makes what a further tier of a conversion reads. */
+static bool is_tier(const compile *c, const pop *op)
 {
     const ir_node *node = pop_node(c, op);
     const weir_mesh *mesh = node->op == &op_box ? c->ir.tensors.item[node->out[0]].mesh : NULL;
@@ -274,7 +274,7 @@ static int find_open(grouping *x, const pop *op, bool alone)
         if (alone) {
             close_group(x, id);
         } else if (g->depth == op->depth) {
-            if (waits_already(x, op, id) && (g->levels == is_level(x->c, op) || op->phase == PLAN_UPDATE))
+            if (waits_already(x, op, id) && (g->tiers == is_tier(x->c, op) || op->phase == PLAN_UPDATE))
                 return id;
             close_group(x, id);
         }
@@ -290,7 +290,7 @@ static int group_new(grouping *x, const pop *op)
         return NONE;
     *g = (group){.device = op->device, .program = pop_node(x->c, op)->program,
                  .phase = op->phase, .micro = op->micro, .queue = op->queue, .io = op->io, .depth = op->depth,
-                 .levels = is_level(x->c, op)};
+                 .tiers = is_tier(x->c, op)};
     *at = x->p->group.count - 1;
     return *at;
 }
@@ -313,7 +313,7 @@ static bool moves_kept(const grouping *x, const pop *op)
 static void maybe_end(grouping *x, const pop *op)
 {
     uint64_t *published = &x->published[op->group];
-    bool end = false, at_once = op->phase != PLAN_UPDATE && !x->kept[op - x->p->op.item] && !is_level(x->c, op);
+    bool end = false, at_once = op->phase != PLAN_UPDATE && !x->kept[op - x->p->op.item] && !is_tier(x->c, op);
     for (int o = 0; o < op->out_count; o++) {
         const ptensor *t = &x->p->tensor.item[op->out[o]];
         bool leaves = false;

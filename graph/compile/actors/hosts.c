@@ -325,7 +325,6 @@ static bool loops_find(hosts *x)
 
 /* ---- slots ---- */
 
-/* Steps of the loop in one round trip. */
 static int loop_in_trip(const hosts *x, int loop)
 {
     return x->loop_crosses[loop] && x->loop_steps[loop] < SLOTS_MAX ? x->loop_steps[loop] + 1 : SLOTS_MAX;

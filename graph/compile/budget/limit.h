@@ -16,8 +16,9 @@
  *
  *     estimate.h estimates, in the order of events: a value is there from its event to its last reader; what several
  *                slots hold is there always; parameters and packing are left out. It chooses the order of rungs alone.
- *     lives.h    proves, for every order of firings that credits allow: it says more parts to meet than the estimate does,
- *                as two actors that nothing orders may run in either order. Bytes are shared by its word alone.
+ *     lives.h    proves, for every order of firings that credits allow: it finds more parts alive together than the
+ *                estimate does, because two actors that nothing orders may run in either order. Only this proof lets
+ *                parts share bytes.
  *     fit.c      counts a register that loses a slot as if it shared no bytes (backend/). Offsets have the last word on every
  *                rung.
  *
@@ -31,7 +32,7 @@
 /* Rungs of the ladder that are tried when the last does not fit, before the best is refined. Tests try all. */
 extern int limit_grid;
 
-/* Hears of each rung that is tried what the ladder counts, and what it takes when it is laid out. For tests; NULL. */
+/* Called for each rung that is tried, with the ladder's estimate and with the bytes of its real layout. For tests; NULL. */
 extern void (*limit_heard)(double counted, uint64_t bytes);
 
 /* The plan of a compilation with a limit, behind the box pass. NULL: an error, or nothing fits (E_MEMORY). */

@@ -19,7 +19,6 @@ bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
            !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh_home(mesh));
 }
 
-/* Seconds that the devices of the mesh are busy with a node. */
 static double busy(const ir_graph *ir, int n, const weir_mesh *mesh)
 {
     const ir_node *node = &ir->node[n];

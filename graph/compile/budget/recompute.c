@@ -407,7 +407,6 @@ static void move_tensor(rewriting *w, int t)
     w->back[t] = back;
 }
 
-/* The tensor that readers of t again read. */
 static int read_again(const rewriting *w, int t)
 {
     int root = w->x->root[t];

@@ -58,7 +58,6 @@ static bool part_in_place(const compile *c, int shard, const slice *part, uint64
     return *distance % PLAN_ALIGN == 0;
 }
 
-/* A part of a shard in place. */
 static int part_within(exchanging *x, int tensor, int shard, const slice *part, uint64_t distance)
 {
     int made = part_make(x, tensor, x->c->phys.tensor.item[shard].device, part, -1);

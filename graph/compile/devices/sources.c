@@ -44,7 +44,7 @@ static int home_axis(const weir_mesh *mesh, int axis)
     return mesh->home ? mesh->home_axis[axis] : axis;
 }
 
-/* Terms of the user's axis that stay terms from a mesh with levels of others, or to one. */
+/* Terms of the user's axis that stay terms from a mesh with tiers of others, or to one. */
 static void choose_own_term(choice *ch, const ir_tensor *to, int axis, int at)
 {
     for (int a = 0; a < ch->mesh->axes; a++)
@@ -77,7 +77,7 @@ static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
     ch.mesh = teams_view(from, to, ch.sbp);
     for (int a = 0; a < MESH_AXES_MAX; a++)
         ch.only[a] = ch.more[a] = NONE;
-    bool same = mesh_equal(ch.mesh, to->mesh), levels = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
+    bool same = mesh_equal(ch.mesh, to->mesh), tiers = !same && mesh_equal(mesh_home(ch.mesh), mesh_home(to->mesh));
     bool into = teams_core_is(to->mesh, from->mesh), back = teams_core_is(from->mesh, to->mesh);
     int here = place_of(from, &ch, to, at);
     for (int a = 0; a < ch.mesh->axes; a++)
@@ -86,7 +86,7 @@ static choice choose_sources(const ir_tensor *from, const ir_tensor *to, int at)
     for (int a = 0; a < to->mesh->axes; a++) {
         if (to->sbp[a] == WEIR_P && (into || back))
             choose_core_term(&ch, to, a, at, into);
-        else if (to->sbp[a] == WEIR_P && levels)
+        else if (to->sbp[a] == WEIR_P && tiers)
             choose_own_term(&ch, to, a, at);
         else if (to->sbp[a] == WEIR_P)
             choose_partial(&ch, to, a, at, same);

@@ -4,7 +4,7 @@
  * be), or all terms if it is a partial sum, in the order of the devices.
  *
  * Devices of which the part does not meet the destination's are not looked at one by one, so that to find the few that a
- * conversion by levels has (teams.h) does not take time in proportion to all of them.
+ * conversion by tiers has (teams.h) does not take time in proportion to all of them.
  */
 #ifndef GRAPH_COMPILE_DEVICES_SOURCES_H
 #define GRAPH_COMPILE_DEVICES_SOURCES_H

@@ -119,7 +119,7 @@ typedef struct group {             /* an actor */
     bool micro;
     plan_queue_kind queue;         /* only a compute queue has a workspace */
     int io;                        /* which of its device's, as of a pop */
-    bool levels;                   /* of conversions that others go on with */
+    bool tiers;                   /* of conversions that others go on with */
     int depth;
     int priority;
     POOL_LIST(int) pops;

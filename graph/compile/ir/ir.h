@@ -44,7 +44,6 @@ bool pass_rules(compile *c);
 
 /* ---- what several passes use ---- */
 
-/* The op that a pop calls. */
 static inline const weir_op *pop_op(const compile *c, const pop *p)
 {
     return p->fused ? p->fused : c->ir.node[p->node].op;

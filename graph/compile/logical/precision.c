@@ -454,7 +454,6 @@ static void cast_inputs(casting *x, ir_node *node)
         *at = node;
 }
 
-/* The nodes in their new order. */
 static void reorder(casting *x)
 {
     ir_node *order = POOL_NEW(&x->c->pool, ir_node, x->order.count + 1);

@@ -161,7 +161,6 @@ static bool find_bundles(bundling *b, int most)
 
 /* ---- what may share bytes ---- */
 
-/* The next of a part and its guests. */
 static const block *next_within(const block *b, const block *part)
 {
     return b == part ? part->guest : b->next;
@@ -207,7 +206,6 @@ static bool in_conflict(const bundling *b, const known_block *x, const known_blo
     return !lives_apart_known(b->p->of->known, &x->life, &y->life);
 }
 
-/* Blocks [first, end) and [other, other_end). */
 static bool any_in_conflict(const bundling *b, int first, int end, int other, int other_end)
 {
     for (int i = first; i < end; i++)
@@ -277,7 +275,6 @@ static bool unite_all(bundling *b)
 
 /* ---- where they lie ---- */
 
-/* Packs the members of a bundle, from 0 on. */
 static bool pack_members(bundling *b, bundle *x)
 {
     member *of = b->member + x->first;

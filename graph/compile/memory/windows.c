@@ -27,7 +27,6 @@ static int reg_from(const phys *p, const pop *op, int tensor)
     return r >= 0 && p->reg.item[r].group >= 0 && p->reg.item[r].group != op->group && p->reg.item[r].slots == 1 ? r : NONE;
 }
 
-/* Looks at a share that the pop gathers. */
 static void look_at_share(looking *x, const pop *op, int i)
 {
     const phys *p = &x->c->phys;
@@ -40,7 +39,6 @@ static void look_at_share(looking *x, const pop *op, int i)
         wish_for(x, r, op->out[0], &found, false);
 }
 
-/* Looks at a term that the pop adds up. */
 static void look_at_term(looking *x, const pop *op, int i)
 {
     const phys *p = &x->c->phys;

@@ -7,7 +7,7 @@
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
- * more than the additions. Among more than eight devices both go by levels (teams.h). Sums that accelerators add by
+ * more than the additions. Among more than eight devices both go by tiers (teams.h). Sums that accelerators add by
  * themselves are one step instead (sums.h).
  */
 #include "graph/compile/sbp/passes.h"
@@ -110,7 +110,7 @@ bool scatter_first(const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sb
     return closes && !layout_is(&(ir_tensor){.mesh = t->mesh, .sbp = {between[0], between[1], between[2]}}, mesh, sbp);
 }
 
-/* "S(0),B", or where an axis has levels, "S(0).P,B": the outermost first. */
+/* "S(0),B", or where an axis has tiers, "S(0).P,B": the outermost first. */
 static const char *layout_text(const weir_mesh *mesh, const weir_sbp *sbp, char text[LAYOUT_TEXT])
 {
     size_t at = 0;
@@ -258,7 +258,6 @@ static void place(boxing *b, ir_node *order, int *count, int *new_id, ir_node no
             place_conversions(b, order, count, new_id, node.out[o]);
 }
 
-/* The order of nodes in the making. */
 typedef struct ordering {
     boxing *b;
     ir_node *order;

@@ -2,8 +2,8 @@
  *
  * teams_through() knows no more than a tensor's layout and the one wanted: each step is found anew from where the last has
  * led, so ways that begin alike share what they have in common. On the user's mesh a conversion is first made one of
- * sums alone or of splits alone, because then the axes that get levels are those of one kind, and terms, which are not cut,
- * lie on a mesh with levels as they do on the user's.
+ * sums alone or of splits alone, because then the axes that get tiers are those of one kind, and terms, which are not cut,
+ * lie on a mesh with tiers as they do on the user's.
  */
 #include "graph/compile/sbp/teams.h"
 
@@ -11,7 +11,7 @@
 
 typedef struct team_mesh {
     const weir_mesh *home;
-    unsigned axes;                 /* of it, those that have levels: a bit each */
+    unsigned axes;                 /* of it, those that have tiers: a bit each */
     weir_mesh *mesh;
 } team_mesh;
 
@@ -29,7 +29,7 @@ teams *teams_new(compile *c)
     return x;
 }
 
-/* ---- levels of an axis ---- */
+/* ---- tiers of an axis ---- */
 
 typedef struct factors {
     int size[MESH_AXES_MAX], count, sum;
@@ -62,7 +62,7 @@ static int smooth_below(int n)
     }
 }
 
-int teams_levels(int n, int size[MESH_AXES_MAX])
+int teams_tiers(int n, int size[MESH_AXES_MAX])
 {
     factors best = {.count = 0}, large = {.count = 0};
     int left = n, smooth = 1;
@@ -118,37 +118,37 @@ static bool axis_core(const teams *x, const weir_mesh *mesh, int axis, int *run,
     return *kept < *run;
 }
 
-/* Levels, innermost first; *inner: of those, how many are within a host. */
-static int axis_levels(const teams *x, const weir_mesh *mesh, int axis, int size[MESH_AXES_MAX], int *inner)
+/* Tiers, innermost first; *inner: of those, how many are within a host. */
+static int axis_tiers(const teams *x, const weir_mesh *mesh, int axis, int size[MESH_AXES_MAX], int *inner)
 {
     int n = mesh->shape[axis], per_host = x->c->opts.per_host, run = per_host ? run_within_host(mesh, axis, per_host) : n;
     int outer[MESH_AXES_MAX];
-    *inner = run > 1 ? teams_levels(run, size) : 0;
-    int runs = run > 1 ? n / run : n, beyond = runs > 1 ? teams_levels(runs, outer) : 0;
+    *inner = run > 1 ? teams_tiers(run, size) : 0;
+    int runs = run > 1 ? n / run : n, beyond = runs > 1 ? teams_tiers(runs, outer) : 0;
     memcpy(size + *inner, outer, sizeof *outer * (size_t)beyond);
     return *inner + beyond;
 }
 
-/* ---- meshes with levels ---- */
+/* ---- meshes with tiers ---- */
 
-static void level_push(weir_mesh *to, int axis, int size)
+static void tier_push(weir_mesh *to, int axis, int size)
 {
     to->home_axis[to->axes] = (unsigned char)axis;
     to->shape[to->axes++] = size;
 }
 
-/* Axes, each changed one as its levels, outermost first: a device's place stays what it is. */
-static void mesh_levels(const teams *x, weir_mesh *to, unsigned changed)
+/* Axes, each changed one as its tiers, outermost first: a device's place stays what it is. */
+static void mesh_tiers(const teams *x, weir_mesh *to, unsigned changed)
 {
     int size[MESH_AXES_MAX], inner;
     to->axes = 0;
     memset(to->shape, 0, sizeof to->shape);
     for (int a = 0; a < to->home->axes; a++) {
-        int levels = changed >> a & 1 ? axis_levels(x, to->home, a, size, &inner) : 0;
-        if (!levels)
-            level_push(to, a, to->home->shape[a]);
-        for (int l = levels - 1; l >= 0; l--)
-            level_push(to, a, size[l]);
+        int tiers = changed >> a & 1 ? axis_tiers(x, to->home, a, size, &inner) : 0;
+        if (!tiers)
+            tier_push(to, a, to->home->shape[a]);
+        for (int l = tiers - 1; l >= 0; l--)
+            tier_push(to, a, size[l]);
     }
 }
 
@@ -176,7 +176,7 @@ static const weir_mesh *mesh_of(teams *x, const weir_mesh *home, unsigned change
     *to = *home;
     to->home = home;
     to->whole = NULL;
-    mesh_levels(x, to, changed);
+    mesh_tiers(x, to, changed);
     mesh_order(to, changed);
     *made = (team_mesh){home, changed, to};
     return to;
@@ -252,7 +252,7 @@ int teams_largest(const weir_mesh *mesh)
 
 /* ---- steps ---- */
 
-/* The first of these axes that lacks levels of at most TEAM_MAX devices, or -1: what it would leave out. */
+/* The first of these axes that lacks tiers of at most TEAM_MAX devices, or -1: what it would leave out. */
 static int rough_axis(const teams *x, const weir_mesh *mesh, unsigned changed, int *run, int *kept)
 {
     for (int a = 0; a < mesh->axes; a++)
@@ -261,11 +261,11 @@ static int rough_axis(const teams *x, const weir_mesh *mesh, unsigned changed, i
     return NONE;
 }
 
-/* Whether a conversion of these axes goes by levels. */
-static bool by_levels(const teams *x, const weir_mesh *mesh, unsigned changed)
+/* Whether a conversion of these axes goes by tiers. */
+static bool by_tiers(const teams *x, const weir_mesh *mesh, unsigned changed)
 {
     int64_t members = 1;
-    int levels = 0, within = 0, size[MESH_AXES_MAX], inner;
+    int tiers = 0, within = 0, size[MESH_AXES_MAX], inner;
     if (rough_axis(x, mesh, changed, &within, &inner) >= 0)
         return true; /* there are more than TEAM_MAX */
     within = 0;
@@ -273,10 +273,10 @@ static bool by_levels(const teams *x, const weir_mesh *mesh, unsigned changed)
         if (!(changed >> a & 1))
             continue;
         members *= mesh->shape[a];
-        levels += axis_levels(x, mesh, a, size, &inner);
+        tiers += axis_tiers(x, mesh, a, size, &inner);
         within += inner;
     }
-    return levels > 1 && (members > TEAM_MAX || (x->c->opts.per_host && within && within < levels));
+    return tiers > 1 && (members > TEAM_MAX || (x->c->opts.per_host && within && within < tiers));
 }
 
 static unsigned axes_changed(const weir_mesh *mesh, const weir_sbp *from, const weir_sbp *to)
@@ -306,8 +306,8 @@ static weir_sbp closed_as(const weir_shape *shape, const weir_mesh *mesh, const 
     return WEIR_S(scatter_dimension(&left, mesh->shape[axis]));
 }
 
-/* Converts the next level of a layout `sbp` of a mesh with levels towards `to` on its home; false: then it is there. */
-static bool level_step(const weir_shape *shape, const weir_mesh *mesh, weir_sbp *sbp, const weir_sbp *to)
+/* Converts the next tier of a layout `sbp` of a mesh with tiers towards `to` on its home; false: then it is there. */
+static bool tier_step(const weir_shape *shape, const weir_mesh *mesh, weir_sbp *sbp, const weir_sbp *to)
 {
     int open = -1, last = -1;
     for (int i = mesh->axes - 1; i >= 0; i--) {
@@ -335,7 +335,6 @@ static void without_local(const weir_mesh *mesh, const weir_sbp *from, const wei
         goal[a] = from[a] == WEIR_B || to[a] == WEIR_P ? from[a] : to[a];
 }
 
-/* And of that the sums alone. */
 static void sums_alone(const weir_mesh *mesh, const weir_sbp *from, const weir_sbp *goal, weir_sbp *sums)
 {
     for (int a = 0; a < mesh->axes; a++)
@@ -348,7 +347,7 @@ static const weir_mesh *through_own(teams *x, const ir_tensor *t, const weir_sbp
     weir_sbp goal[MESH_AXES_MAX] = {0};
     without_local(mesh, t->sbp, sbp, goal);
     unsigned changed = axes_changed(mesh, t->sbp, goal);
-    if (!by_levels(x, mesh, changed))
+    if (!by_tiers(x, mesh, changed))
         return NULL;
     sums_alone(mesh, t->sbp, goal, through);
     unsigned sums = axes_changed(mesh, t->sbp, through);
@@ -363,10 +362,10 @@ static const weir_mesh *through_own(teams *x, const ir_tensor *t, const weir_sbp
         memcpy(through, t->sbp, sizeof t->sbp);
         return core_of(x, mesh, rough, run, kept);
     }
-    const weir_mesh *in_levels = mesh_of(x, mesh, changed);
-    for (int a = 0; in_levels && a < in_levels->axes; a++)
-        through[a] = t->sbp[in_levels->home_axis[a]];
-    return in_levels && level_step(&t->type.shape, in_levels, through, sbp) ? in_levels : NULL;
+    const weir_mesh *in_tiers = mesh_of(x, mesh, changed);
+    for (int a = 0; in_tiers && a < in_tiers->axes; a++)
+        through[a] = t->sbp[in_tiers->home_axis[a]];
+    return in_tiers && tier_step(&t->type.shape, in_tiers, through, sbp) ? in_tiers : NULL;
 }
 
 /* ---- to another mesh ---- */
@@ -400,7 +399,7 @@ static const weir_mesh *through_other(teams *x, const ir_tensor *t, const weir_m
         if (t->sbp[a] == WEIR_P)
             through[a] = closed_as(&t->type.shape, t->mesh, through, a, WEIR_B);
     unsigned sums = axes_changed(t->mesh, t->sbp, through);
-    if (sources_of_first(t, mesh, sbp) <= TEAM_MAX && !by_levels(x, t->mesh, sums))
+    if (sources_of_first(t, mesh, sbp) <= TEAM_MAX && !by_tiers(x, t->mesh, sums))
         return NULL;
     if (sums)
         return t->mesh;
@@ -408,7 +407,7 @@ static const weir_mesh *through_other(teams *x, const ir_tensor *t, const weir_m
         return mesh;
     for (int a = 0; a < t->mesh->axes; a++)
         through[a] = WEIR_B;
-    return by_levels(x, t->mesh, axes_changed(t->mesh, t->sbp, through)) ? t->mesh : NULL;
+    return by_tiers(x, t->mesh, axes_changed(t->mesh, t->sbp, through)) ? t->mesh : NULL;
 }
 
 const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *mesh, const weir_sbp *sbp,
@@ -418,7 +417,7 @@ const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *me
         return NULL; /* a step already */
     if (t->mesh->home) {
         memcpy(through, t->sbp, sizeof t->sbp);
-        return level_step(&t->type.shape, t->mesh, through, sbp) ? t->mesh : NULL;
+        return tier_step(&t->type.shape, t->mesh, through, sbp) ? t->mesh : NULL;
     }
     if (teams_core_is(t->mesh, mesh)) { /* there it becomes what is wanted, and then goes back */
         memcpy(through, sbp, sizeof *sbp * (size_t)mesh->axes);
@@ -429,17 +428,17 @@ const weir_mesh *teams_through(teams *x, const ir_tensor *t, const weir_mesh *me
 
 const weir_mesh *teams_view(const ir_tensor *from, const ir_tensor *to, weir_sbp sbp[MESH_AXES_MAX])
 {
-    const weir_mesh *levels = to->mesh;
+    const weir_mesh *tiers = to->mesh;
     int last = NONE; /* of the axes that cut, as the source's own mesh has them: ascending, and each once */
-    bool finer = levels->home && !from->mesh->home && mesh_equal(levels->home, from->mesh);
-    for (int i = 0; finer && i < levels->axes; i++) {
-        int axis = levels->home_axis[mesh_cut(levels, i)];
+    bool finer = tiers->home && !from->mesh->home && mesh_equal(tiers->home, from->mesh);
+    for (int i = 0; finer && i < tiers->axes; i++) {
+        int axis = tiers->home_axis[mesh_cut(tiers, i)];
         if (!WEIR_IS_S(from->sbp[axis]))
             continue;
         finer = axis > last;
         last = axis;
     }
     for (int a = 0; a < MESH_AXES_MAX; a++)
-        sbp[a] = finer && a < levels->axes ? from->sbp[levels->home_axis[a]] : from->sbp[a];
-    return finer ? levels : from->mesh;
+        sbp[a] = finer && a < tiers->axes ? from->sbp[tiers->home_axis[a]] : from->sbp[a];
+    return finer ? tiers : from->mesh;
 }

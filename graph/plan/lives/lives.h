@@ -16,13 +16,13 @@
  *
  *     D(A's end, B's start) + D(B's end, A's start) <= 1
  *
- * Such parts take turns on circuits that have one token. So only whether D is 0, 1 or more matters, and for all pairs this is
- * one walk over the graph per 512 columns of bits: a column for each actor that something in a space may begin with.
- * Spaces are entered one after the other, and small ones share a walk.
+ * Such parts take turns on circuits that have one token. So only D = 0, D = 1 and D > 1 differ. One walk over the graph finds
+ * this for 512 columns of bits: one column for each actor that can begin a life in a space. Spaces are entered one after the
+ * other, and small ones share a walk.
  *
- * Rates are 1 or M. Rather than unroll micro-batches there are two graphs, each of which leaves out what it cannot say,
- * and so proves less, never more: *steps* has for each actor its first and its last firing of a step, *firings* has
- * the actors that fire M times, and the registers of which each firing fills or reads one slot. Either proof will do.
+ * Rates are 1 or M. Rather than unroll micro-batches there are two graphs. Each leaves out relations that it cannot express, so
+ * it misses proofs but never gives a wrong one: *steps* has for each actor its first and its last firing of a step, *firings*
+ * has the actors that fire M times, and the registers of which each firing fills or reads one slot. Either proof will do.
  *
  * A register that starts full is always needed. Actors of different programs never run at the same time, and between steps of
  * a program nothing is left in its registers but what starts full; so those of different programs are apart, if no actor on
@@ -52,8 +52,7 @@ typedef struct lives lives;
 lives *lives_new(const weir_plan *plan);
 void lives_free(lives *l);
 
-/* Whether they say the same of this plan, because it differs from theirs in nothing that they are read off: in offsets,
- * sizes and names at most. */
+/* Whether `l` also holds for this plan: it may differ from the plan of `l` in offsets, sizes and names only. */
 bool lives_are_of(const lives *l, const weir_plan *plan);
 
 /* From here on lives_apart() is asked about parts of this space; false: no memory. The memory for all spaces together is
@@ -83,15 +82,14 @@ bool lives_apart_known(const lives *l, const life_known *a, const life_known *b)
  * if actors fire in their order. That is a guess: only lives_apart() knows. */
 void lives_kernels(const lives *l, const life *of, uint32_t *first, uint32_t *last);
 
-/* Where lives begin or end in one actor. */
 typedef struct lives_bound {
     uint32_t actor, column;
     uint32_t position;    /* of the first kernel that begins one, or the last that ends one */
     bool once[2];         /* each belongs to one firing: in steps, in firings */
 } lives_bound;
 
-/* Several parts that lie together, as one: its lives are all of theirs. Two such are said to be apart only if each part of
- * one is apart from each of the other, but not always then: one proof, by steps or by firings, has to do for all. */
+/* Several parts that lie together, as one: its lives are all of theirs. Two unions are called apart only if every part of one
+ * is apart from every part of the other, and one proof, by steps or by firings, covers all these pairs. */
 typedef struct lives_union {
     const uint64_t *rows; /* borrowed, from the part or the pool: columns that the ends of all of them reach */
     lives_bound *start;   /* the pool's: one an actor that begins a life, in their order */
@@ -108,8 +106,8 @@ bool lives_unions_apart(const lives *l, const lives_union *a, const lives_union 
 /* The ports that count slots of a register; they belong to the lives. */
 const uint32_t *lives_readers(const lives *l, plan_regst_id regst, uint32_t *count);
 
-/* Whether a life of `part` begins only after the last of `whole` that came of the one before is over. Each value of
- * `whole` is made by one firing, which reads one value of `part` (graph/plan/lives/window.h). */
+/* Whether life j of `part` begins only after the last life of `whole` that was made of life j - 1 of `part` is over. Each value
+ * of `whole` is made by one firing, which reads one value of `part` (graph/plan/lives/window.h). */
 bool lives_in_turn(const lives *l, const life *whole, const life *part);
 
 #endif

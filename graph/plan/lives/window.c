@@ -81,7 +81,6 @@ static bool kernel_lets(const weir_plan *plan, uint32_t k, uint32_t operand, boo
     return own && (uint64_t)place <= bytes / each && own <= bytes - to->at;
 }
 
-/* Finds a window in a tensor of this space. */
 static bool find_in(const weir_plan *plan, plan_regst_id part, plan_actor_id actor, uint32_t space, window *to)
 {
     const plan_regst *regst = &plan->regsts[part.i];

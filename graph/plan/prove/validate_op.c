@@ -139,7 +139,6 @@ static bool spans_meet(const span *a, const span *b)
            b->first < a->first + a->bytes;
 }
 
-/* Everything that the kernel writes. */
 static int list_writes(const call *at, span *list)
 {
     const plan_kernel *kernel = at->kernel;

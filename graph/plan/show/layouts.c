@@ -94,7 +94,6 @@ static uint32_t count_different(const weir_plan *plan, uint32_t *shard, uint32_t
     return different;
 }
 
-/* `room` has place for the shards. */
 static void measure(const layouts *l, logical *of, uint32_t *room)
 {
     memcpy(room, l->shard + of->first, of->count * sizeof *room);

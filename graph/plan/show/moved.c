@@ -3,7 +3,6 @@
 #include "graph/plan/form/view.h"
 #include "graph/plan/lives/window.h"
 
-/* Bytes that the call reads of an input. */
 static uint64_t input_bytes(const plan_call *c, const weir_op *op, uint32_t i)
 {
     weir_view part = c->in[i];

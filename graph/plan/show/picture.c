@@ -514,14 +514,29 @@ static void put_stage(const picture *p, FILE *to, uint32_t stage)
             put_node(p, to, n);
 }
 
+/* The arrow the other way, where the two nodes exchange values in one phase: they lie side by side, and so would both. */
+static const edge *opposite(const picture *p, const edge *e)
+{
+    for (uint32_t i = 0; i < p->edge_count; i++)
+        if (p->edge[i].from == e->to && p->edge[i].to == e->from && p->edge[i].full == e->full)
+            return &p->edge[i];
+    return NULL;
+}
+
 /* An arrow of what starts full leads backwards in time, and does not push its ends apart. */
-static void put_edge(FILE *to, const edge *e)
+static void put_edge(const picture *p, FILE *to, const edge *e)
 {
     char bytes[PLAN_TEXT_BYTES];
     const char *color = e->full ? "#5b8c4f" : e->between ? "#2f62b5" : "#777777";
-    fprintf(to, "  n%" PRIu32 " -> n%" PRIu32 " [label=\" %s \", color=\"%s\", fontcolor=\"%s\"%s%s];\n", e->from, e->to,
-            bytes_text(e->bytes, bytes), color, color, e->between && !e->full ? ", penwidth=1.8" : "",
-            e->full ? ", style=dashed, constraint=false" : "");
+    const edge *back = opposite(p, e);
+    if (back && back < e)
+        return; /* that one is both */
+    fprintf(to, "  n%" PRIu32 " -> n%" PRIu32 " [label=\" %s", e->from, e->to, bytes_text(e->bytes, bytes));
+    if (back && back->bytes != e->bytes)
+        fprintf(to, ", back %s", bytes_text(back->bytes, bytes));
+    fprintf(to, " \", color=\"%s\", fontcolor=\"%s\"%s%s%s];\n", color, color,
+            e->between && !e->full ? ", penwidth=1.8" : "", e->full ? ", style=dashed" : "",
+            back ? ", dir=both, constraint=false" : e->full ? ", constraint=false" : "");
 }
 
 static void put_legend(FILE *to)
@@ -553,7 +568,7 @@ static void put_all(const picture *p, FILE *to)
     for (uint32_t s = 1; s <= p->layouts.stage_count; s++)
         put_stage(p, to, s);
     for (uint32_t e = 0; e < p->edge_count; e++)
-        put_edge(to, &p->edge[e]);
+        put_edge(p, to, &p->edge[e]);
     put_legend(to);
     put_order(p, to);
     fputs("}\n", to);

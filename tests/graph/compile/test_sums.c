@@ -126,7 +126,7 @@ Test(sums, conversions_along_one_axis_are_sums_where_parts_fit)
         converts(&table[i]);
 }
 
-/* Where the order of a sum would go by levels, there is one collective. */
+/* Where the order of a sum would go by tiers, there is one collective. */
 Test(sums, many_devices_add_at_once)
 {
     static const struct conversion many = {.what = "P to B", .devices = "cpu:0-23", .shape = {24}, .rows = 64, .columns = 96,

@@ -35,32 +35,32 @@ static weir_plan *compiled(weir_graph *g, int per_host)
     return plan;
 }
 
-/* ---- levels ---- */
+/* ---- tiers ---- */
 
-static void expect_levels(int n, const char *want)
+static void expect_tiers(int n, const char *want)
 {
-    int size[MESH_AXES_MAX], count = teams_levels(n, size);
+    int size[MESH_AXES_MAX], count = teams_tiers(n, size);
     char got[64] = "";
     for (int l = 0; l < count; l++)
         snprintf(got + strlen(got), sizeof got - strlen(got), l ? " %d" : "%d", size[l]);
     cr_expect_str_eq(got, want, "%d devices", n);
 }
 
-Test(teams, levels_are_few_and_small)
+Test(teams, tiers_are_few_and_small)
 {
-    expect_levels(2, "2");
-    expect_levels(8, "8");
-    expect_levels(9, "3 3");
-    expect_levels(12, "4 3");
-    expect_levels(13, "13");
-    expect_levels(16, "4 4");
-    expect_levels(26, "13 2");
-    expect_levels(30, "6 5");
-    expect_levels(64, "8 8");
-    expect_levels(256, "8 8 4");
-    expect_levels(512, "8 8 8");
-    expect_levels(65536, "8 8 8 8 4 4");
-    expect_levels(65521, "65521");
+    expect_tiers(2, "2");
+    expect_tiers(8, "8");
+    expect_tiers(9, "3 3");
+    expect_tiers(12, "4 3");
+    expect_tiers(13, "13");
+    expect_tiers(16, "4 4");
+    expect_tiers(26, "13 2");
+    expect_tiers(30, "6 5");
+    expect_tiers(64, "8 8");
+    expect_tiers(256, "8 8 4");
+    expect_tiers(512, "8 8 8");
+    expect_tiers(65536, "8 8 8 8 4 4");
+    expect_tiers(65521, "65521");
 }
 
 /* ---- sums ---- */
@@ -123,17 +123,17 @@ SUMS(521)
 
 /* ---- the order of a sum ---- */
 
-/* The sum of `count` terms that lie `stride` apart, from `first` on, by the levels given, of which the last is the outermost. */
-static float sum_by_levels(const double *term, int first, int stride, const int *level, int levels)
+/* The sum of `count` terms that lie `stride` apart, from `first` on, by the tiers given, of which the last is the outermost. */
+static float sum_by_tiers(const double *term, int first, int stride, const int *tier, int tiers)
 {
-    if (!levels)
+    if (!tiers)
         return (float)term[first];
     int inner = 1;
-    for (int l = 0; l < levels - 1; l++)
-        inner *= level[l];
-    float sum = sum_by_levels(term, first, stride, level, levels - 1);
-    for (int k = 1; k < level[levels - 1]; k++)
-        sum += sum_by_levels(term, first + k * inner * stride, stride, level, levels - 1);
+    for (int l = 0; l < tiers - 1; l++)
+        inner *= tier[l];
+    float sum = sum_by_tiers(term, first, stride, tier, tiers - 1);
+    for (int k = 1; k < tier[tiers - 1]; k++)
+        sum += sum_by_tiers(term, first + k * inner * stride, stride, tier, tiers - 1);
     return sum;
 }
 
@@ -163,9 +163,9 @@ static int fold_terms(double *term, int count, int each, int kept)
     return left;
 }
 
-/* Some sum by levels, of what a core has of the terms where `kept` is less than `each`. */
-static void adds_with_core(int count, int64_t rows, int64_t columns, int per_host, int each, int kept, const int *level,
-                           int levels)
+/* Some sum by tiers, of what a core has of the terms where `kept` is less than `each`. */
+static void adds_with_core(int count, int64_t rows, int64_t columns, int per_host, int each, int kept, const int *tier,
+                           int tiers)
 {
     weir_plan *plan = fractions(count, rows, columns, per_host);
     run r = run_plan(plan, 1, 2);
@@ -179,41 +179,41 @@ static void adds_with_core(int count, int64_t rows, int64_t columns, int per_hos
             plain = t ? plain + (float)term[t] : (float)term[t];
         }
         int left = fold_terms(term, count, each, kept), members = 1;
-        for (int l = 0; l < levels; l++)
-            members *= level[l];
+        for (int l = 0; l < tiers; l++)
+            members *= tier[l];
         cr_assert_eq(left, members);
-        float want = sum_by_levels(term, 0, 1, level, levels);
+        float want = sum_by_tiers(term, 0, 1, tier, tiers);
         other |= want != plain;
         for (int e = 0; e < r.count; e++)
             cr_assert_eq((float)r.entry[e].value[i], want, "%d devices, %s: element %ld is %.9g, not %.9g", count,
                          r.entry[e].name, (long)i, r.entry[e].value[i], (double)want);
     }
-    cr_expect_eq(other, levels > 1);
+    cr_expect_eq(other, tiers > 1);
     free(term);
     run_free(&r);
     weir_plan_free(plan);
 }
 
-static void adds_by_levels(int count, int64_t rows, int64_t columns, int per_host, const int *level, int levels)
+static void adds_by_tiers(int count, int64_t rows, int64_t columns, int per_host, const int *tier, int tiers)
 {
-    adds_with_core(count, rows, columns, per_host, count, count, level, levels);
+    adds_with_core(count, rows, columns, per_host, count, count, tier, tiers);
 }
 
 Test(teams, up_to_eight_devices_add_one_after_the_other, .timeout = 60)
 {
-    adds_by_levels(8, 5, 7, 0, (int[]){8}, 1);
-    adds_by_levels(8, 70, 64, 0, (int[]){8}, 1);
-    adds_by_levels(7, 70, 64, 0, (int[]){7}, 1);
+    adds_by_tiers(8, 5, 7, 0, (int[]){8}, 1);
+    adds_by_tiers(8, 70, 64, 0, (int[]){8}, 1);
+    adds_by_tiers(7, 70, 64, 0, (int[]){7}, 1);
 }
 
 Test(teams, more_add_within_teams_and_then_among_them, .timeout = 60)
 {
     for (int large = 0; large < 2; large++) {
         int64_t rows = large ? 70 : 5, columns = large ? 64 : 7;
-        adds_by_levels(12, rows, columns, 0, (int[]){4, 3}, 2);
-        adds_by_levels(16, rows, columns, 0, (int[]){4, 4}, 2);
-        adds_by_levels(30, rows, columns, 0, (int[]){6, 5}, 2);
-        adds_by_levels(128, rows, columns, 0, (int[]){8, 4, 4}, 3);
+        adds_by_tiers(12, rows, columns, 0, (int[]){4, 3}, 2);
+        adds_by_tiers(16, rows, columns, 0, (int[]){4, 4}, 2);
+        adds_by_tiers(30, rows, columns, 0, (int[]){6, 5}, 2);
+        adds_by_tiers(128, rows, columns, 0, (int[]){8, 4, 4}, 3);
     }
 }
 
@@ -231,18 +231,18 @@ Test(teams, a_core_adds_terms_that_it_lacks_first, .timeout = 60)
     }
 }
 
-Test(teams, hosts_are_levels_when_they_count, .timeout = 60)
+Test(teams, hosts_are_tiers_when_they_count, .timeout = 60)
 {
     for (int large = 0; large < 2; large++) {
         int64_t rows = large ? 70 : 5, columns = large ? 64 : 7;
-        adds_by_levels(8, rows, columns, 4, (int[]){4, 2}, 2);
-        adds_by_levels(4, rows, columns, 2, (int[]){2, 2}, 2);
-        adds_by_levels(12, rows, columns, 8, (int[]){4, 3}, 2);
-        adds_by_levels(12, rows, columns, 6, (int[]){6, 2}, 2);
-        adds_by_levels(32, rows, columns, 16, (int[]){4, 4, 2}, 3);
-        adds_by_levels(8, rows, columns, 8, (int[]){8}, 1);
-        adds_by_levels(8, rows, columns, 1, (int[]){8}, 1);
-        adds_by_levels(7, rows, columns, 4, (int[]){7}, 1); /* there are no teams of equal size */
+        adds_by_tiers(8, rows, columns, 4, (int[]){4, 2}, 2);
+        adds_by_tiers(4, rows, columns, 2, (int[]){2, 2}, 2);
+        adds_by_tiers(12, rows, columns, 8, (int[]){4, 3}, 2);
+        adds_by_tiers(12, rows, columns, 6, (int[]){6, 2}, 2);
+        adds_by_tiers(32, rows, columns, 16, (int[]){4, 4, 2}, 3);
+        adds_by_tiers(8, rows, columns, 8, (int[]){8}, 1);
+        adds_by_tiers(8, rows, columns, 1, (int[]){8}, 1);
+        adds_by_tiers(7, rows, columns, 4, (int[]){7}, 1); /* there are no teams of equal size */
     }
 }
 
@@ -450,7 +450,7 @@ Test(teams, a_device_has_as_many_neighbours_as_a_team, .timeout = 200)
     }
 }
 
-/* Also of a number that has no levels: its core has. Rows do not divide, so parts may lie on two. */
+/* Also of a number that has no tiers: its core has. Rows do not divide, so parts may lie on two. */
 Test(teams, numbers_with_large_factors_have_as_few_neighbours, .timeout = 200)
 {
     static const int counts[] = {11, 13, 22, 127, EFFORT(521, 131, 131), EFFORT(FULL(1021, 137), 137, 137)};
@@ -468,8 +468,8 @@ Test(teams, numbers_with_large_factors_have_as_few_neighbours, .timeout = 200)
     }
 }
 
-/* With eight times as many devices each has a level more, three rather than two. */
-Test(teams, plans_grow_with_devices_and_levels, .timeout = 200)
+/* With eight times as many devices each has a tier more, three rather than two. */
+Test(teams, plans_grow_with_devices_and_tiers, .timeout = 200)
 {
     weir_plan *some = conversions_of(64), *many = conversions_of(512);
     void *bytes;

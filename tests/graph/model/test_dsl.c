@@ -419,7 +419,7 @@ Test(dsl, a_gradient_is_of_the_type_of_its_input)
 {
     weir_op op = op_with(gradient_too_small);
     train_through(&op);
-    cr_expect_str_eq(weir_graph_mistake(g), "mine.c:9: mine: its gradient for input 0 is of another type than that");
+    cr_expect_str_eq(weir_graph_mistake(g), "mine.c:9: mine: its gradient for input 0 has another type than the input");
 }
 
 /* ---- what mistakes do afterwards ---- */
