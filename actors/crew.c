@@ -94,14 +94,14 @@ static void sleep_together(struct crew_thread *t)
 }
 
 /* A turn was for nothing. */
-static void rest(struct crew_thread *t, int64_t spin_ns)
+static void rest(struct crew_thread *t, const struct spin *spin)
 {
     if (++t->idle < t->count)
         return;
     int64_t now = park_now_ns();
     if (t->idle < 2 * t->count)
         t->idle_ns = now;
-    if (now - t->idle_ns < spin_ns)
+    if (now < spin_until(spin, t->idle_ns))
         return;
     t->idle = 0;
     sleep_together(t);
@@ -124,7 +124,7 @@ static void take_turn(struct crew_thread *t, struct worker *worker)
     if (busy)
         t->idle = 0;
     else
-        rest(t, worker->lane.mailbox.spin_ns);
+        rest(t, &worker->lane.mailbox.spin);
 }
 
 static void *thread_main(void *argument)

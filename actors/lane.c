@@ -8,15 +8,15 @@
 
 #define GATHERED_MAX 16 /* messages that are posted together: two cache lines */
 
-weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring)
+weir_status lane_open(struct lane *lane, const struct lane_size *size, struct spin spin, void *ring)
 {
     lane->outbox.room = size->lines;
     lane->outbox.lines = calloc(size->lines ? size->lines : 1, sizeof(*lane->outbox.lines));
     if (!lane->outbox.lines || !ready_open(&lane->ready, size->actors))
         return error_set(WEIR_E_MEMORY, "no memory for the ready set of %u actors", size->actors);
     if (!ring)
-        return mailbox_open(&lane->mailbox, size->messages, spin_ns);
-    mailbox_share(&lane->mailbox, ring, size->messages, spin_ns);
+        return mailbox_open(&lane->mailbox, size->messages, spin);
+    mailbox_share(&lane->mailbox, ring, size->messages, spin);
     return WEIR_OK;
 }
 

@@ -37,7 +37,7 @@ enum lane_order {
     LANE_LOOK = 8,   /* write down who waits for what (actors/watch/watch.h) */
     LANE_ASK = 16,   /* ask the owner whether the run is to end early */
     LANE_HOLD = 32,  /* say how many steps have been begun, and begin no more */
-    LANE_LIMIT = 64, /* the run ends after another step than was said before */
+    LANE_LIMIT = 64, /* the run now ends after a different step */
     LANE_REST = 128, /* the run is over */
     LANE_JOIN = 256  /* another worker has entered the thread (actors/crew.h) */
 };
@@ -69,7 +69,7 @@ struct lane {
 /* The owner of an outside lane: nobody, a thread in push or pull, one that looks whether that would wait. */
 enum lane_use { LANE_UNUSED, LANE_CALLED, LANE_LOOKED_AT };
 
-/* The function that hears of a message that another process may not have posted. Called by the lane's owner. */
+/* Called for a message that another process was not allowed to post. Called by the lane's owner. */
 struct lane_guard {
     uint32_t edge_count; /* of the plan */
     void (*refuse)(struct lane_guard *guard, struct message message);
@@ -83,7 +83,7 @@ struct lane_size {
 };
 
 /* `ring`: memory that other processes see for the mailbox's ring; NULL: it gets its own. */
-weir_status lane_open(struct lane *lane, const struct lane_size *size, int64_t spin_ns, void *ring);
+weir_status lane_open(struct lane *lane, const struct lane_size *size, struct spin spin, void *ring);
 void lane_close(struct lane *lane);
 
 /* Sends everything in the outbox. */

@@ -294,14 +294,14 @@ static bool worker_ask_health(struct worker *worker)
 static void worker_await_device(struct worker *worker)
 {
     struct mailbox *mailbox = &worker->lane.mailbox;
-    int64_t now = park_now_ns(), spun = now + mailbox->spin_ns;
+    int64_t now = park_now_ns(), spun = spin_until(&mailbox->spin, now);
     if (now - worker->asked_ns >= HEALTH_NS) {
         worker->asked_ns = now;
         worker_ask_health(worker);
     }
     for (; now < spun; now = park_now_ns()) {
-        if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead))
-            return;
+        if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead) || now - worker->asked_ns >= HEALTH_NS)
+            return; /* and comes again */
         park_pause();
     }
     for (int64_t nap = NAP_NS; !worker->halted; nap = nap < NAP_MAX_NS ? 2 * nap : nap) {
@@ -340,6 +340,8 @@ static void worker_idle(struct worker *worker)
         worker_done(worker);
     if (worker->lane.waiter)
         worker->lane.waiter->wait(worker->lane.waiter, &worker->lane.mailbox);
+    else if (worker->reported)
+        mailbox_wait_at_rest(&worker->lane.mailbox);
     else
         mailbox_wait(&worker->lane.mailbox, PARK_FOREVER);
 }

@@ -1,6 +1,6 @@
 /* actors/worker.h: what runs the actors of one or more queues, on a thread of its own or in turns with other workers.
  *
- *     forever: take what is in the mailbox; fire the ready actor of the lowest rank;
+ *     forever: take what is in the mailbox; fire the ready actor that comes first;
  *              when none is ready: send what is unsent, tell the session if this run is over, wait for a message
  *
  * When unsent messages go out. Sending one by one costs an atomic operation and a cache miss each, so they are
@@ -17,8 +17,8 @@
  * queue's busy share); of short ones one in CLOCK_EVERY, since reading the clock would cost more than they do. With a
  * trace all are.
  *
- * A function of the program's may wait for what was made of the value that it gave last, so before one everything is
- * sent, however short it was so far.
+ * A function of the program may wait for a result of the value that it gave last. So the worker sends everything before it
+ * calls one, however short its calls were so far.
  *
  * Expectations grow stale: what took 20 ns may take 44 us in the next step. So the worker looks at the clock after each
  * row of ROW_LONG firings or more, and after PACE_EVERY rows of any length. If they took longer than short ones can, it
@@ -36,9 +36,9 @@
  * the owner's `limit` from now on, which is lower than it was, and by the owner's `hold`. Both set how many firings
  * each actor has left.
  *
- * For queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows, and when it has nothing
- * to fire until all have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time. The run is
- * over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when it hears of a
+ * For queues that run ahead of their device (actors/ahead.h) it looks at the marks between two rows. With nothing to fire it
+ * waits until all of them have passed: it spins as long as at its mailbox, then sleeps for NAP_NS and longer at a time. The run
+ * is over for it when they have. When it waits so, it asks every HEALTH_NS whether the queues are well; and when it hears of a
  * failure it ends what is under way on them. A refusal of a kernel is such a failure, which it sees with the next mark.
  *
  * Before it begins to fire an actor it says so in its flight recorder, which any thread may read
@@ -58,7 +58,8 @@
 
 struct finite;
 
-/* The questions of a worker to its owner, and its news. All by the worker's thread, and none of it between two firings. */
+/* The questions of a worker to its owner, and its news. The worker's thread calls all of them, and none on its way from one
+ * firing to the next unless something went wrong. */
 struct worker_owner {
     /* By the worker's thread, before anything else: opens the queues of its devices. After an error, of which the
      * thread's error says why, it fires nothing. */
@@ -69,12 +70,13 @@ struct worker_owner {
      * open(). True: the worker halts. False: that firing is not to be, and the run has been limited to the steps before it. */
     bool (*failed)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel,
                    weir_status status, const char *sentence);
-    /* A kernel of the actor met, in this firing, what it cannot take. The worker halts. */
+    /* In this firing a kernel of the actor got a value that it does not accept. The worker halts. */
     void (*refused)(struct worker_owner *owner, const struct actor *actor, const struct actor_kernel *kernel, int64_t firing,
                     const weir_refusal *refusal);
     void (*look)(struct worker_owner *owner, uint32_t worker); /* writes down what its actors lack, into its look */
     void (*asked)(struct worker_owner *owner);                 /* somebody may want the run to end early */
-    /* So many steps of the run; it begins no more. `again`: it was done, and will be done once more, after LIMIT. */
+    /* The worker has begun `begun` steps of the run, and begins no more. `again`: it was done, and will be done once more,
+     * after LIMIT. */
     void (*held)(struct worker_owner *owner, int64_t begun, bool again);
 
     const struct finite *finite; /* borrowed: by which actors/debug/finite.c looks at values; NULL: it does not */
@@ -125,7 +127,7 @@ struct worker {
 void worker_run(struct worker *worker);
 
 /* Its turn among several: until it has nothing to fire, or WORKER_TURN rows of firings long. False: there was nothing to
- * do. For queues that run ahead it may have none. */
+ * do. It must not have queues that run ahead. */
 bool worker_turn(struct worker *worker);
 
 void worker_close(struct worker *worker);

@@ -138,6 +138,7 @@ static weir_status open_cluster(struct weir_session *s, const weir_session_opts 
     weir_status status = cluster_env_read(&opts->cluster, &env);
     s->observed.stall_ns = env.stall_ns;
     s->workers.pin = env.pin;
+    s->workers.spin_ns = env.spin_ns;
     s->debug.poisons = env.poison;
     s->devices.directory = env.offload;
     if (!status)
@@ -156,11 +157,13 @@ static weir_status meet(struct weir_session *s)
 {
     bool only = s->workers.compute_count == 1 && !s->devices.queues;
     weir_status status = cluster_meet(s->built.cluster, s->workers.compute_count, only, s->built.arenas);
-    bool crowded = !status && s->built.cluster && cluster_crowded(s->built.cluster);
-    for (uint32_t w = 0; crowded && w < s->workers.count; w++)
-        s->workers.list[w].lane.mailbox.spin_ns = 0;
+    bool crowded = !status && s->built.cluster && s->workers.spin_ns < 0 && cluster_crowded(s->built.cluster);
+    for (uint32_t w = 0; crowded && w < s->workers.count; w++) {
+        s->workers.list[w].lane.mailbox.spin = spin_fixed(0);
+        s->workers.list[w].lane.mailbox.team = NULL;
+    }
     for (uint32_t i = 0; crowded && i < s->outside.count; i++)
-        s->outside.lanes[i].mailbox.spin_ns = 0;
+        s->outside.lanes[i].mailbox.spin = spin_fixed(0);
     return status;
 }
 
@@ -173,6 +176,13 @@ static weir_status choose_directory(struct weir_session *s, const char *place)
     return WEIR_OK;
 }
 
+static weir_status choose_spin(struct weir_session *s, const weir_session_opts *opts)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s:%d: weir_session_open: .spin", opts->src.file, opts->src.line);
+    return cluster_spin_read(name, opts->spin, &s->workers.spin_ns);
+}
+
 static weir_status session_open(struct weir_session *s, const weir_session_opts *opts)
 {
     const char *level;
@@ -183,6 +193,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = ending_open(&s->ending);
     if (!status)
         status = open_cluster(s, opts);
+    if (!status)
+        status = choose_spin(s, opts);
     s->workers.pin |= opts->pin;
     s->debug.poisons |= opts->poison;
     s->debug.checks_finite = opts->check_finite;

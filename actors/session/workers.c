@@ -135,15 +135,15 @@ weir_status session_alloc_lanes(struct weir_session *s)
 }
 
 static weir_status open_lane(struct weir_session *s, struct lane *lane, uint32_t number, const struct lane_size *size,
-                             int64_t spin_ns)
+                             struct spin spin)
 {
     bool shared = s->built.cluster && s->built.cluster->own.segment.base;
-    weir_status status = lane_open(lane, size, spin_ns, shared ? share_ring(&s->built.cluster->own, number) : NULL);
+    weir_status status = lane_open(lane, size, spin, shared ? share_ring(&s->built.cluster->own, number) : NULL);
     lane->guard = shared ? &s->outside.guard : NULL;
     return status;
 }
 
-static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, int64_t spin_ns)
+static weir_status open_worker(struct weir_session *s, uint32_t number, const struct lane_size *size, struct spin spin)
 {
     struct worker *worker = &s->workers.list[number];
     worker->owner = &s->workers.owner;
@@ -152,7 +152,7 @@ static weir_status open_worker(struct weir_session *s, uint32_t number, const st
     worker->by_rank = calloc(size->actors + 1, sizeof(*worker->by_rank));
     if (!worker->by_rank)
         return error_set(WEIR_E_MEMORY, "no memory for worker %u", number);
-    return open_lane(s, &worker->lane, number, size, spin_ns);
+    return open_lane(s, &worker->lane, number, size, spin);
 }
 
 static void refuse_message(struct lane_guard *guard, struct message message)
@@ -163,16 +163,40 @@ static void refuse_message(struct lane_guard *guard, struct message message)
                       s->built.cluster->env.rank, message.edge, message.kind, message.count);
 }
 
+static struct spin choose_spin(const struct weir_session *s)
+{
+    if (s->workers.spin_ns >= 0)
+        return spin_fixed(s->workers.spin_ns);
+    return spin_measured(s->workers.compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0);
+}
+
+/* Threads that are bound, or run the workers of other sessions, too, stay where they are. */
+static weir_status open_team(struct weir_session *s)
+{
+    const uint32_t count = s->workers.compute_count;
+    if (count < 2 || count > (uint32_t)cores_count() || s->workers.pin || s->workers.guest)
+        return WEIR_OK;
+    struct mailbox_team *team = &s->workers.team;
+    *team = (struct mailbox_team){.members = calloc(count, sizeof(*team->members)), .count = count};
+    if (!team->members)
+        return error_set(WEIR_E_MEMORY, "no memory for a list of %u workers", count);
+    for (uint32_t w = 0; w < count; w++) {
+        team->members[w] = &s->workers.list[w].lane.mailbox;
+        team->members[w]->team = team;
+    }
+    return WEIR_OK;
+}
+
 weir_status session_open_lanes(struct weir_session *s, const struct lane_size *sizes)
 {
     s->outside.guard = (struct lane_guard){.edge_count = s->plan->ports_count, .refuse = refuse_message};
-    int64_t spin_ns = s->workers.compute_count <= (uint32_t)cores_count() ? park_wake_cost_ns() : 0;
+    const struct spin none = spin_fixed(0), spin = choose_spin(s);
     weir_status status = WEIR_OK;
     for (uint32_t w = 0; !status && w < s->workers.count; w++)
-        status = open_worker(s, w, &sizes[w], w < s->workers.compute_count ? spin_ns : 0);
+        status = open_worker(s, w, &sizes[w], w < s->workers.compute_count ? spin : none);
     for (uint32_t i = 0; !status && i < s->outside.count; i++)
-        status = open_lane(s, &s->outside.lanes[i], s->workers.count + i, &sizes[s->workers.count + i], spin_ns);
-    return status;
+        status = open_lane(s, &s->outside.lanes[i], s->workers.count + i, &sizes[s->workers.count + i], spin);
+    return status ? status : open_team(s);
 }
 
 /* ---- from start to stop ---- */
@@ -211,6 +235,7 @@ void session_close_lanes(struct weir_session *s)
     for (uint32_t i = 0; s->outside.lanes && i < s->outside.count; i++)
         lane_close(&s->outside.lanes[i]);
     free(s->workers.list);
+    free(s->workers.team.members);
     free(s->outside.lanes);
     free(s->built.lane_of);
     free(s->workers.of_queue);

@@ -14,8 +14,10 @@ struct session_workers {
     struct crew *beside;       /* owned: those of the others */
     bool guest;                /* the crew was another session's first */
     bool pin;                  /* they are bound to cores */
+    int64_t spin_ns;           /* they spin so long before they sleep; -1: as wake-ups ask for */
     struct worker_owner owner; /* this session, as they see it */
     struct worker *list;       /* owned */
+    struct mailbox_team team;  /* those that compute, where each may have a core of its own; its list is owned */
     uint32_t count;
     uint32_t compute_count;    /* of them: the first, which share the compute queues; the others have io queues */
     uint32_t *of_queue;        /* owned; by queue; of outside queues it means nothing */

@@ -26,6 +26,7 @@
  *     WEIR_LIVENESS   seconds without a sign of life after which a rank counts as lost [5]
  *     WEIR_STALL      seconds in which nothing fires before it is reported [10]; 0: never
  *     WEIR_PIN        1: bind workers to cores, as .pin does (<weir/session.h>); also alone
+ *     WEIR_SPIN       how long a thread spins before it sleeps, as .spin; also alone
  *     WEIR_POISON     1: a debug run, as with .poison (<weir/session.h>); also alone
  *     WEIR_OFFLOAD    the directory of offloaded values, as .offload (<weir/session.h>); also alone
  *     WEIR_CPU_LEVEL  v1, v3, v4, v4-bf16 or v4-amx: the processors whose kernels a portable build uses (docs/building.md).

@@ -10,9 +10,9 @@
  * weir_session_push(), and go out through sinks and weir_session_pull(). push waits while the plan has no room, pull
  * while there is no value.
  *
- * One thread for each device with sources, sinks or calls, and for each .queue that these name (at most 64 threads), calls
- * them. While it waits it uses no core. So a run of several steps or micro-batches hides a source that takes less time than
- * the computing does.
+ * Sources, sinks and calls run on threads of their own: one for each device that has any, and one for each .queue that they
+ * name (at most 64 threads). A thread that waits uses no core. So a run of several steps or micro-batches hides a source that
+ * takes less time than the computing does.
  *
  * Any number of sessions, of one plan or of several, run side by side. With .workers_of = other, a session uses the worker
  * threads of `other`. The sessions that share them use at most `other`'s .workers threads together (default: cores), and
@@ -126,10 +126,13 @@ typedef struct weir_session_opts {
     double stall_s;                /* report when nothing moved for that long; < 0: never [WEIR_STALL, or 10] */
     weir_report_fn report;         /* receives reports [they go to stderr] */
     void *report_ctx;
+    const char *spin;              /* how long a thread that waits spins before it sleeps: microseconds; "0": it sleeps at once;
+                                      "always": it never sleeps, for programs that own their cores [WEIR_SPIN, or about as long
+                                      as wake-ups take, which is measured all the time; "0" with more workers than cores] */
 } weir_session_opts;
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
- * binding. The session keeps the plan: it may be freed before the session is closed. */
+ * binding. You may free the plan before you close the session, which holds what it needs of it. */
 #define weir_session_open(plan, ...) \
     weir_session_open_at(plan, WEIR_OPTS(weir_session_opts, .binding_size = sizeof(weir_binding), __VA_ARGS__))
 weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
@@ -215,8 +218,9 @@ weir_status weir_session_pull(weir_session *session, const char *name, weir_arra
  * start, and it may become readable although nothing new is listed. Do not read from it, write to it or close it. */
 
 /* Returns the session's eventfd, always the same; weir_session_close() closes it. -1 and weir_error(): the process has no
- * descriptor left. Before the first call a session has none, and pays nothing for it. In a session whose ranks share memory
- * each push and pull on another rank then gets a thread, which sleeps. Any thread, any time. */
+ * descriptor left. Before the first call a session has none, and pays nothing for it. In a session whose ranks share memory,
+ * each input and fetch of the program whose other end is on another rank then gets a thread, which sleeps. Any thread, any
+ * time. */
 int weir_session_fd(weir_session *session);
 
 typedef enum weir_ready_kind {
@@ -355,11 +359,11 @@ typedef struct weir_load_opts {
                            found and nothing loaded */
 } weir_load_opts;
 
-/* Loads a checkpoint, the newest one of a folder of them, or a .safetensors file into a session at rest, whatever it did
- * before: values, sources, and the step, with which schedules and dropout continue (weir_session_step()). A source that
- * had ended stays ended. Everything is checked first: names, types and shapes must equal the session's, and the bytes that
- * this rank needs must be undamaged (checksums). E_ARGUMENT or E_IO names the first that is wrong, and then nothing has
- * changed (but sources that were restored before another one refused). A disk that fails after that fails the session. */
+/* Loads a checkpoint, the newest one of a folder of them, or a .safetensors file into a session at rest, also one that has run.
+ * It loads values, sources and the step, from which schedules and dropout continue (weir_session_step()). A source that had
+ * ended stays ended. Everything is checked first: names, types and shapes must equal the session's, and the bytes that this
+ * rank needs must be undamaged (checksums). E_ARGUMENT or E_IO names the first that is wrong, and then nothing has changed (but
+ * sources that were restored before another one refused). A disk that fails after that fails the session. */
 #define weir_session_load(session, dir, ...) \
     weir_session_load_at(session, dir, WEIR_OPTS(weir_load_opts, __VA_ARGS__))
 weir_status weir_session_load_at(weir_session *session, const char *dir, const weir_load_opts *opts);

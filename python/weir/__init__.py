@@ -93,7 +93,7 @@ class _SessionOpts(_Opts):
                 ("workers_of", c_void_p), ("pin", c_bool), ("poison", c_bool), ("check_finite", c_bool),
                 ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
                 ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts),
-                ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p)]
+                ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p), ("spin", c_char_p)]
 
 
 class _RunOpts(_Opts):

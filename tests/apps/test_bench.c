@@ -141,9 +141,14 @@ Test(bench, bench_actors_measures_chains_and_columns_beside_the_same_by_hand)
                                         "raw_pingpong_ns", "chain8_1us_ns", "chain8_200us_ns", "fan2_ns", "raw_fan2_ns",
                                         "fan2_uneven_ns", "stencil_ns", "raw_stencil_ns", "fan4_50us_ns",
                                         "raw_fan4_50us_ns", "raw_handoff_ns", NULL};
+    static const char *const tails[] = {"short_fan2_p50_ns", "short_fan2_p99_ns", "raw_short_fan2_p90_ns",
+                                        "short_fan4_50us_p50_ns", "raw_short_fan4_50us_p99_ns", NULL};
     must_run("weir bench actors --json --quick");
     cr_expect(json_valid(output), "%s", output);
     measures(output, names);
+    measures(output, tails);
+    cr_expect(json_member(output, "short_fan4_50us_p50_ns") >= 2 * 50000, "faster than its kernels: %s", output);
+    cr_expect(strstr(output, "\"short_fan2_sleeps_per_s\"") && strstr(output, "\"shared_cache\""), "%s", output);
     cr_expect(json_member(output, "fan4_50us_ns") >= 2 * 50000, "faster than its kernels: %s", output);
     cr_expect(json_member(output, "chain8_200us_ns") >= 200000 / 2.0, "faster than its kernels: %s", output);
     must_run("weir bench --help");

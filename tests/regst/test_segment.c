@@ -221,7 +221,7 @@ Test(segment, shared_arenas_and_mailboxes_are_found_by_a_peer)
         arena[sample.plan->spaces[i].bytes - 1] = (char)(i + 1);
         cr_expect_eq(share_arena(&share, i)[sample.plan->spaces[i].bytes - 1], (char)(i + 1));
     }
-    mailbox_share(&box, share_ring(&sample.share, 1), 100, 0);
+    mailbox_share(&box, share_ring(&sample.share, 1), 100, spin_fixed(0));
     share.senders[1].end.post(&share.senders[1].end, message);
     cr_assert(mailbox_take(&box, &got) && !memcmp(&got, &message, sizeof got));
     share_close(&share);

@@ -13,17 +13,11 @@
  * whose message is not there yet gives up its core for a moment rather than sleep. The message itself then needs no
  * fence.
  *
- * Two threads that wait for each other in turn, and each spin for just one wake-up, can keep putting each other to
- * sleep: the one that was woken comes a wake-up late, so the other waits for as long, gives up, and is woken late
- * itself. (Two columns of 44 us of which one firing in five takes 25 us longer: 58 us a step with 0.3 sleeps, where 53
- * are needed.) So an owner that was woken within SPIN_LONG wake-ups is *patient*: its next spins are that long, until
- * one of them was in vain and the sleep after it a long one. Then it is 53 us and one sleep in a hundred steps, for
- * less time of the processor; and who waits for long sleeps as before, after at most SPIN_LONG wake-ups.
- *
  * The messages of a worker to another go as one: for a step of four columns that each read all (weir bench actors) that are
  * eight messages, one cache line, and the step took 210 ns rather than 310. Taken without effect: a bit for the lap in each
  * message, so that the owner need not put zeros back (208 to 215 ns).
  */
+#define _GNU_SOURCE
 #include "transport/mail/mailbox.h"
 
 #include <assert.h>
@@ -36,11 +30,11 @@
 #endif
 
 #include "graph/base/error.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #define CAPACITY_MAX (UINT64_C(1) << 40)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define SPIN_LONG 4 /* times a wake-up: what an owner spins that has been woken soon */
 #define SPINS_PER_CLOCK 64 /* looks at the cell between two looks at the clock */
 
 static void end_post(struct bus_end *end, struct message message)
@@ -53,12 +47,34 @@ static void end_post_many(struct bus_end *end, const struct message *messages, u
     mailbox_post_many((struct mailbox *)end, messages, count);
 }
 
-/* Kept out of mailbox_post(): a system call is not worth its registers there. */
-static __attribute__((noinline, cold)) void mailbox_wake(struct mailbox *box)
+static bool is_asleep(uint32_t rest)
 {
+    return rest == MAILBOX_ASLEEP || rest == MAILBOX_ELSEWHERE;
+}
+
+/* Whether the owner was asleep, and nobody else has called it: `*rest` is how it sleeps. */
+static bool call_owner(struct mailbox_ring *ring, uint32_t *rest)
+{
+    *rest = atomic_load_explicit(&ring->asleep, memory_order_relaxed);
+    if (!is_asleep(*rest))
+        return false;
+    /* relaxed: the owner reads it behind the wake-up; one that it reads too early is from before its sleep */
+    atomic_store_explicit(&ring->called_ns, park_now_ns(), memory_order_relaxed);
     /* seq_cst: before the wake-up, after which the owner may set it again; as an acquire it pairs with the store in
      * fall_asleep(), before which the owner set event_fd */
-    uint32_t rest = atomic_exchange_explicit(&box->ring->asleep, MAILBOX_AWAKE, memory_order_seq_cst);
+    while (!atomic_compare_exchange_weak_explicit(&ring->asleep, rest, MAILBOX_CALLED, memory_order_seq_cst,
+                                                  memory_order_relaxed))
+        if (!is_asleep(*rest))
+            return false;
+    return true;
+}
+
+/* `again`: also an owner that has been called. Kept out of mailbox_post(): a system call is not worth its registers there. */
+static __attribute__((noinline, cold)) void mailbox_wake(struct mailbox *box, bool again)
+{
+    uint32_t rest;
+    if (!call_owner(box->ring, &rest) && !again)
+        return;
     if (rest == MAILBOX_ELSEWHERE && box->event_fd >= 0) {
         uint64_t one = 1;
         if (write(box->event_fd, &one, sizeof(one)) < 0)
@@ -83,17 +99,17 @@ uint64_t mailbox_ring_bytes(uint64_t capacity)
     return sizeof(struct mailbox_ring) + ring_size(capacity) * sizeof(uint64_t);
 }
 
-static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_t capacity, int64_t spin_ns)
+static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_t capacity, struct spin spin)
 {
     *box = (struct mailbox){.end = {.post = end_post, .post_many = end_post_many},
                             .ring = ring,
                             .cells = ring->cells,
                             .mask = ring_size(capacity) - 1,
-                            .spin_ns = spin_ns,
-                            .event_fd = -1};
+                            .event_fd = -1,
+                            .spin = spin};
 }
 
-weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns)
+weir_status mailbox_open(struct mailbox *box, uint64_t capacity, struct spin spin)
 {
     uint64_t bytes = (mailbox_ring_bytes(capacity) + 63) / 64 * 64;
     struct mailbox_ring *ring = capacity < CAPACITY_MAX ? aligned_alloc(64, bytes) : NULL;
@@ -101,14 +117,14 @@ weir_status mailbox_open(struct mailbox *box, uint64_t capacity, int64_t spin_ns
     if (!ring)
         return error_set(WEIR_E_MEMORY, "no memory for a mailbox of %llu messages", (unsigned long long)capacity);
     memset((void *)ring, 0, bytes);
-    mailbox_init(box, ring, capacity, spin_ns);
+    mailbox_init(box, ring, capacity, spin);
     box->owned = true;
     return WEIR_OK;
 }
 
-void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, int64_t spin_ns)
+void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, struct spin spin)
 {
-    mailbox_init(box, ring, capacity, spin_ns);
+    mailbox_init(box, ring, capacity, spin);
     box->shared = true;
 #ifdef __SANITIZE_THREAD__
     static _Atomic uint32_t rings;
@@ -158,7 +174,7 @@ void mailbox_call(struct mailbox *box)
 {
     /* seq_cst: pairs with the store in fall_asleep() */
     if (UNLIKELY(atomic_load_explicit(&box->ring->asleep, memory_order_seq_cst)))
-        mailbox_wake(box);
+        mailbox_wake(box, false);
 }
 
 void mailbox_post(struct mailbox *box, struct message message)
@@ -182,24 +198,63 @@ void mailbox_order(struct mailbox *box, uint32_t orders)
     /* seq_cst: pairs with the load in fall_asleep(); as a release with the exchange in mailbox_orders() */
     atomic_fetch_or_explicit(&box->orders, orders, memory_order_seq_cst);
     if (box->shared)
-        mailbox_wake(box);
+        mailbox_wake(box, true);
     else
         mailbox_call(box);
 }
 
-/* Looks for a message or an order for as long as the budget lasts. */
-static bool mailbox_spin(const struct mailbox *box, int64_t start)
+/* ---- a team ---- */
+
+/* Whether one has been called and does not run. relaxed: it is a hint. */
+static bool team_awaits(const struct mailbox *box)
 {
-    if (box->spin_ns <= 0)
-        return false;
-    int64_t end = start + box->spin_ns * (box->patient ? SPIN_LONG : 1);
-    do {
+    for (uint32_t i = 0; i < box->team->count; i++)
+        if (atomic_load_explicit(&box->team->members[i]->ring->asleep, memory_order_relaxed) == MAILBOX_CALLED)
+            return true;
+    return false;
+}
+
+static void team_tell_core(struct mailbox *box)
+{
+    atomic_store_explicit(&box->core, sched_getcpu(), memory_order_relaxed);
+}
+
+/* The owner has just been woken: moves it where another one that is awake was on the same core. */
+static void team_spread(struct mailbox *box)
+{
+    const int core = sched_getcpu();
+    atomic_store_explicit(&box->core, core, memory_order_relaxed);
+    for (uint32_t i = 0; i < box->team->count; i++) {
+        const struct mailbox *other = box->team->members[i];
+        if (other == box || atomic_load_explicit(&other->core, memory_order_relaxed) != core ||
+            atomic_load_explicit(&other->ring->asleep, memory_order_relaxed) != MAILBOX_AWAKE)
+            continue;
+        if (cores_use_but(core))
+            cores_use();
+        team_tell_core(box);
+        return;
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Looks for a message or an order until `end`. */
+static bool mailbox_spin(struct mailbox *box, int64_t start, int64_t end)
+{
+    int64_t yield = start + SPIN_YIELD_NS;
+    for (int64_t now = start; now < end; now = park_now_ns()) {
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (mailbox_pending(box))
                 return true;
             park_pause();
         }
-    } while (park_now_ns() < end);
+        if (box->team)
+            team_tell_core(box);
+        if (now >= yield || (box->team && team_awaits(box))) {
+            sched_yield();
+            yield = now + SPIN_YIELD_NS;
+        }
+    }
     return false;
 }
 
@@ -238,21 +293,40 @@ bool mailbox_sleep(struct mailbox *box, int64_t deadline)
     return in_time;
 }
 
-/* After a sleep: whether it could have been spared by a long spin. The wake-up itself takes about spin_ns. */
-static void learn_patience(struct mailbox *box, int64_t start)
+/* It began to wait at `start`, slept, and runs again: learns how long to spin. */
+static void mailbox_learn(struct mailbox *box, int64_t start)
 {
-    box->patient = park_now_ns() - start < (SPIN_LONG + 1) * box->spin_ns;
+    /* relaxed: the sleep ended behind the store */
+    int64_t called = atomic_load_explicit(&box->ring->called_ns, memory_order_relaxed);
+    spin_slept(&box->spin, start, called, park_now_ns());
 }
 
 bool mailbox_wait(struct mailbox *box, int64_t deadline)
 {
     while (!mailbox_pending(box)) {
-        int64_t start = park_now_ns();
-        if (mailbox_spin(box, start))
+        int64_t start = park_now_ns(), end = spin_until(&box->spin, start);
+        if (mailbox_spin(box, start, end < deadline ? end : deadline)) {
+            spin_met(&box->spin);
             return true;
+        }
         if (!mailbox_sleep(box, deadline))
             return mailbox_pending(box);
-        learn_patience(box, start);
+        mailbox_learn(box, start);
+        if (box->team)
+            team_spread(box);
     }
     return true;
+}
+
+void mailbox_wait_at_rest(struct mailbox *box)
+{
+    const struct spin rest = spin_fixed(box->spin.least_ns);
+    while (!mailbox_pending(box)) {
+        int64_t start = park_now_ns();
+        if (mailbox_spin(box, start, spin_until(&rest, start)))
+            return;
+        mailbox_sleep(box, PARK_FOREVER);
+        if (box->team)
+            team_spread(box);
+    }
 }

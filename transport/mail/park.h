@@ -2,10 +2,7 @@
  * measured with.
  *
  * A thread that spins takes a hand-off in a fraction of a microsecond; waking one that sleeps can cost tens, and on a
- * virtual machine more. So a waiter spins about as long as a wake-up costs: then it never waits more than twice as
- * long as the better of the two choices would have (the ski-rental bound), and a few times as long when it was woken
- * soon before (transport/mail/mailbox.c says why). The cost is measured, see park_wake_cost_ns(). With more threads
- * than cores spinning only keeps the awaited thread from running; then the budget is 0.
+ * virtual machine more. transport/mail/spin.h says how long a waiter spins.
  */
 #ifndef TRANSPORT_MAIL_PARK_H
 #define TRANSPORT_MAIL_PARK_H

@@ -22,6 +22,7 @@
 #include "graph/base/error.h"
 #include "graph/base/reading.h"
 #include "graph/base/locale.h"
+#include "transport/mail/spin.h"
 
 #define WRONG(...) error_set(WEIR_E_ARGUMENT, __VA_ARGS__)
 
@@ -90,6 +91,22 @@ static weir_status read_seconds(const char *name, bool zero_means_never, int64_t
     if (!seconds_parse(text, time_ns) || (!*time_ns && !zero_means_never))
         return WRONG("%s is '%.64s', which is no number of seconds%s", name, text,
                      zero_means_never ? "" : " above 0");
+    return WEIR_OK;
+}
+
+weir_status cluster_spin_read(const char *name, const char *text, int64_t *spin_ns)
+{
+    int64_t as_seconds;
+    if (!text)
+        return WEIR_OK;
+    if (!strcmp(text, "always")) {
+        *spin_ns = SPIN_ALWAYS;
+        return WEIR_OK;
+    }
+    if (!seconds_parse(text, &as_seconds))
+        return WRONG("%s is '%.64s': give the microseconds that a thread spins before it sleeps (0: it sleeps at once), or "
+                     "'always'", name, text);
+    *spin_ns = as_seconds / 1000000; /* they are microseconds */
     return WEIR_OK;
 }
 
@@ -475,6 +492,7 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
                                 .carriers = CLUSTER_SHM | CLUSTER_IPC | CLUSTER_TCP,
                                 .liveness_ns = LIVENESS_NS,
                                 .stall_ns = 10 * second_ns,
+                                .spin_ns = -1,
                                 .join_ns = 60 * second_ns};
     if (status == WEIR_OK && !opts->alone)
         status = given_name(opts, env);
@@ -486,6 +504,8 @@ weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *
         read_launcher(env);
     if (status == WEIR_OK)
         status = read_flag("WEIR_PIN", &env->pin);
+    if (status == WEIR_OK)
+        status = cluster_spin_read("WEIR_SPIN", variable("WEIR_SPIN"), &env->spin_ns);
     if (status == WEIR_OK)
         status = read_flag("WEIR_POISON", &env->poison);
     env->offload = getenv("WEIR_OFFLOAD");

@@ -15,7 +15,7 @@ enum cluster_carrier { CLUSTER_SHM = 1, CLUSTER_IPC = 2, CLUSTER_TCP = 4, CLUSTE
 
 struct cluster_env {
     uint32_t rank, size;    /* 0 and 1: alone; nothing else below then counts but stall_ns, pin,
-                               poison and offload */
+                               spin_ns, poison and offload */
     uint32_t generation;    /* how often the ranks have been started anew; all that meet are of one */
     char address[256];      /* rank 0's host, name or number, without brackets */
     uint16_t port;
@@ -26,6 +26,7 @@ struct cluster_env {
     bool insecure;
     unsigned carriers;      /* bits of enum cluster_carrier: those that this rank may use */
     bool pin;               /* workers are bound to cores */
+    int64_t spin_ns;        /* how long a thread spins before it sleeps (transport/mail/spin.h); -1: as wake-ups ask for */
     bool poison;            /* it is a debug run */
     const char *offload;    /* "disk:DIRECTORY", as the environment has it; NULL */
     uint32_t devices;       /* of each rank; 0: as many as the plan needs */
@@ -39,6 +40,9 @@ struct cluster_env {
 
 /* E_ARGUMENT names the variable that is wrong or missing ("WORLD_SIZE is 4, but MASTER_ADDR is not set"). */
 weir_status cluster_env_read(const weir_cluster_opts *opts, struct cluster_env *env);
+
+/* Reads `text`, a number of microseconds or "always", as `name` ("WEIR_SPIN", ".spin") has it. NULL: nothing changes. */
+weir_status cluster_spin_read(const char *name, const char *text, int64_t *spin_ns);
 
 /* How long this process waits for one of the generation before it to give up what only one may have: the liveness
  * limit; 0 in the first generation. */

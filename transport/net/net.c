@@ -230,17 +230,21 @@ static bool watch_turn(struct net *net, struct mailbox *mailbox, bool *begun)
     return idle;
 }
 
-/* As long as waking costs; see park.h. Only the lines are looked at: what comes over ZeroMQ has gone through another
+/* As long as a wake-up takes (transport/mail/spin.h). Only the lines are looked at: what comes over ZeroMQ has gone through another
  * thread already. */
 static void watch_spin(struct net *net, struct mailbox *mailbox)
 {
-    int64_t end_ns = mailbox->spin_ns ? park_now_ns() + mailbox->spin_ns : 0;
+    int64_t now = park_now_ns(), end_ns = spin_until(&mailbox->spin, now), yield_ns = now + SPIN_YIELD_NS;
     bool drained;
-    while (end_ns && !mailbox_pending(mailbox) && park_now_ns() < end_ns) {
+    for (; !mailbox_pending(mailbox) && now < end_ns; now = park_now_ns()) {
         if (!pthread_mutex_trylock(&net->sockets)) {
             if (net->begun && bulk_turn(&net->bulk, &drained))
-                end_ns = park_now_ns() + mailbox->spin_ns;
+                end_ns = spin_until(&mailbox->spin, now);
             pthread_mutex_unlock(&net->sockets);
+        }
+        if (now >= yield_ns) {
+            sched_yield();
+            yield_ns = now + SPIN_YIELD_NS;
         }
         park_pause();
     }

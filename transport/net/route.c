@@ -68,7 +68,7 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
         const plan_regst *regst = &plan->regsts[links->transfers[i].regst];
         links->transfers[i].next_slot = regst->initial % (regst->slots ? regst->slots : 1);
     }
-    if (!ok || mailbox_open(&net->route.mailbox, messages, 0))
+    if (!ok || mailbox_open(&net->route.mailbox, messages, spin_fixed(0)))
         return error_set(WEIR_E_MEMORY, "no memory for the links of rank %u", net->env->rank);
     net->route.mailbox.event_fd = net->outbox.event_fd;
     net_end_open(net);

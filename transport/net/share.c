@@ -117,7 +117,7 @@ static bool senders_open(struct share *share)
 {
     share->senders = aligned_alloc(LINE_BYTES, (share->ring_count + (size_t)1) * sizeof(*share->senders));
     for (uint32_t i = 0; share->senders && i < share->ring_count; i++)
-        mailbox_share(&share->senders[i], share_ring(share, i), share->rings[i].capacity, 0);
+        mailbox_share(&share->senders[i], share_ring(share, i), share->rings[i].capacity, spin_fixed(0));
     return share->senders != NULL;
 }
 

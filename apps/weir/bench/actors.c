@@ -5,16 +5,20 @@
  *     columns    every column fires once a step and reads what it and those around it published in the step before:
  *                a fan-in and fan-out as wide as `reach` says, of which every second edge is between workers
  *
- * Rounds go over all cases, so that a busy minute of the machine harms all alike.
+ * Rounds go over all cases, so that a busy minute of the machine harms all alike. Behind them come many short runs of the
+ * columns, each beside one of the threads that spin: medians hide that a run now and then is slow.
  */
 #include "apps/weir/bench/actors.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "apps/common/measure.h"
 #include "apps/weir/bench/peers/hand.h"
 #include "apps/weir/bench/cards/instant.h"
 #include "graph/plan/form/build.h"
+#include "transport/mail/cores.h"
 
 #define ROUNDS 9
 #define ROUND_SECONDS 0.05
@@ -22,6 +26,9 @@
 #define TOKENS_MIN 2000 /* of empty kernels; of others at least TOKENS_FEW */
 #define TOKENS_FEW 20
 #define TOKENS_MAX 400000
+#define SHORT_RUNS 100
+#define SHORT_SECONDS 0.005
+#define SHORT_STEPS_MIN 20
 #define NS 1e9
 
 /* ---- ops ---- */
@@ -77,7 +84,6 @@ static void add_devices(plan_builder *builder, uint32_t count)
     }
 }
 
-/* The kind that runs ahead. */
 static weir_device_kind ahead_kind = WEIR_FAKE;
 
 /* Queues 0 and 1 of one device, which runs ahead; 2 of the host. */
@@ -91,7 +97,6 @@ static void add_ahead(plan_builder *builder)
     plan_add_queues(builder, (plan_queue){.space = {1}, .kind = PLAN_COMPUTE, .name = host});
 }
 
-/* The queue of a stage. */
 static uint32_t stage_queue(const struct bench_case *c, uint32_t i)
 {
     switch (c->ahead) {
@@ -276,6 +281,128 @@ static weir_status measure_round(struct bench *bench, int round)
     return status;
 }
 
+/* ---- short runs ---- */
+
+/* The times of a step in each run, sorted when they are told; and how the workers slept in weir's. */
+struct short_runs {
+    int runs;
+    int64_t steps;
+    double seconds[SHORT_RUNS], by_hand[SHORT_RUNS];
+    double sleeps_per_s, sleep_seconds;
+};
+
+/* The process's sleeps and its processors' time. */
+static void read_usage(long *sleeps, double *busy)
+{
+    struct rusage now;
+    getrusage(RUSAGE_SELF, &now);
+    *sleeps = now.ru_nvcsw;
+    *busy = (double)(now.ru_utime.tv_sec + now.ru_stime.tv_sec) + 1e-6 * (double)(now.ru_utime.tv_usec + now.ru_stime.tv_usec);
+}
+
+/* The caller, who waits for the end of the run, sleeps once. */
+static weir_status time_short(weir_session *session, struct short_runs *of, int run, double *ran, double *asleep)
+{
+    long before, after;
+    double busy, busy_after;
+    read_usage(&before, &busy);
+    weir_status status = time_session(session, of->steps, &of->seconds[run]);
+    read_usage(&after, &busy_after);
+    const double seconds = of->seconds[run] * (double)of->steps, idle = 2 * seconds - (busy_after - busy);
+    of->sleeps_per_s += after - before > 1 ? (double)(after - before - 1) : 0;
+    *ran += seconds;
+    *asleep += idle > 0 ? idle : 0;
+    return status;
+}
+
+static weir_status measure_short(const struct bench_case *c, bool quick, struct short_runs *of)
+{
+    double ran = 0, asleep = 0;
+    weir_plan *plan = case_plan(c);
+    weir_session *session = plan ? weir_session_open(plan, .workers = c->workers) : NULL;
+    weir_status status = session ? WEIR_OK : WEIR_E_MEMORY; /* the sentence is there */
+    double tokens = SHORT_SECONDS / run_by_hand(c, case_tokens(c, 0, WARM_SECONDS));
+    *of = (struct short_runs){.runs = quick ? 3 : SHORT_RUNS, .steps = tokens < SHORT_STEPS_MIN ? SHORT_STEPS_MIN : (int64_t)tokens};
+    for (int run = 0; run < of->runs && !status; run++) {
+        of->by_hand[run] = run_by_hand(c, of->steps);
+        status = time_short(session, of, run, &ran, &asleep);
+    }
+    of->sleep_seconds = of->sleeps_per_s > 0 ? asleep / of->sleeps_per_s : 0;
+    of->sleeps_per_s /= ran > 0 ? ran : 1;
+    weir_session_close(session);
+    weir_plan_free(plan);
+    return status;
+}
+
+/* The sorted value that `share` of them are below. */
+static double quantile(const double *sorted, int count, double share)
+{
+    return sorted[(int)(share * (count - 1) + 0.5)];
+}
+
+static const int quantiles[] = {50, 90, 99};
+#define QUANTILES (sizeof quantiles / sizeof *quantiles)
+
+static void report_short(const char *name, const char *text, struct short_runs *of, bool json, FILE *to)
+{
+    double ns[QUANTILES], by_hand[QUANTILES];
+    measure_median(of->seconds, of->runs); /* sorts them */
+    measure_median(of->by_hand, of->runs);
+    for (size_t i = 0; i < QUANTILES; i++) {
+        ns[i] = NS * quantile(of->seconds, of->runs, quantiles[i] / 100.0);
+        by_hand[i] = NS * quantile(of->by_hand, of->runs, quantiles[i] / 100.0);
+    }
+    for (size_t i = 0; json && i < QUANTILES; i++)
+        fprintf(to, "\"short_%s_p%d_ns\": %.2f, \"raw_short_%s_p%d_ns\": %.2f, ", name, quantiles[i], ns[i], name, quantiles[i],
+                by_hand[i]);
+    if (json)
+        fprintf(to, "\"short_%s_sleeps_per_s\": %.0f, \"short_%s_sleep_us\": %.1f, ", name, of->sleeps_per_s, name,
+                1e6 * of->sleep_seconds);
+    else
+        fprintf(to, "%-40s %9.0f %9.0f %9.0f   by hand %9.0f %9.0f %9.0f   %7.0f sleeps/s of %.0f us\n", text, ns[0], ns[1],
+                ns[2], by_hand[0], by_hand[1], by_hand[2], of->sleeps_per_s, 1e6 * of->sleep_seconds);
+}
+
+static weir_status short_runs(bool json, bool quick, FILE *to)
+{
+    weir_status status = WEIR_OK;
+    if (!json)
+        fprintf(to, "\nruns of 5 ms, ns a step: 50, 90 and 99 of 100 take at most so long\n");
+    for (int i = 0; i < CASES && !status; i++) {
+        struct short_runs of;
+        if (!cases[i].reach)
+            continue;
+        status = measure_short(&cases[i], quick, &of);
+        if (!status)
+            report_short(case_names[i], case_texts[i], &of, json, to);
+    }
+    return status;
+}
+
+/* The smallest cache that the first two cores that this process may use share: "L1", "L2", "L3"; or "none". */
+static const char *shared_cache(void)
+{
+    static const char *const name[] = {"L1", "L1", "L2", "L3"};
+    for (int index = 0; index < 4; index++) {
+        char path[96], list[128] = "";
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", cores_at(0), index);
+        FILE *file = fopen(path, "r");
+        if (!file)
+            return "none";
+        const bool read = fgets(list, sizeof list, file) != NULL;
+        fclose(file);
+        for (char *at = read ? list : NULL; at && *at;) {
+            int first = (int)strtol(at, &at, 10), last = *at == '-' ? (int)strtol(at + 1, &at, 10) : first;
+            if (cores_at(1) >= first && cores_at(1) <= last && cores_at(1) != cores_at(0))
+                return name[index];
+            at += *at == ',';
+            if (*at == '\n')
+                break;
+        }
+    }
+    return "none";
+}
+
 /* ---- telling ---- */
 
 /* The median of a case's rounds in its unit; `by_hand` 0: there is none. */
@@ -298,7 +425,7 @@ static void report_json(struct bench *bench, FILE *to)
         if (by_hand > 0)
             fprintf(to, "\"raw_%s_ns\": %.2f, ", case_names[i], by_hand);
     }
-    fprintf(to, "\"raw_handoff_ns\": %.1f}\n", NS * measure_median(bench->handoff, bench->rounds));
+    fprintf(to, "\"raw_handoff_ns\": %.1f, ", NS * measure_median(bench->handoff, bench->rounds));
 }
 
 static void report(struct bench *bench, FILE *to)
@@ -327,6 +454,12 @@ static weir_status measure(struct bench *bench, bool json, bool quick, FILE *to)
         status = measure_round(bench, round);
     if (!status)
         (json ? report_json : report)(bench, to);
+    if (!status && !bench->device)
+        status = short_runs(json, quick, to);
+    if (!status && !bench->device)
+        fprintf(to, json ? "\"shared_cache\": \"%s\", " : "the first two cores share: %s\n", shared_cache());
+    if (!status && json)
+        fprintf(to, "\"rounds\": %d}\n", bench->rounds);
     return status;
 }
 

@@ -52,7 +52,10 @@ static const char about[] =
     "plan of that size alone.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
-    "\n  raw_handoff_ns  a word there and back between two threads\n\n"
+    "\n  raw_handoff_ns  a word there and back between two threads\n"
+    "  short_NAME_p50_ns, _p90_ns, _p99_ns  a step of columns in many runs of 5 ms; raw_short_NAME_... by hand, in turns\n"
+    "  short_NAME_sleeps_per_s, _sleep_us  how often the workers slept in these runs, and how long each time\n"
+    "  shared_cache  the smallest cache of the first two cores: L1 and L2 are near, L3 and none are far\n\n"
     "loop --json, in microseconds, from a push to its value, the workers asleep: pull_us in weir_session_pull(), fd_us in\n"
     "epoll_wait() for weir_session_fd(), sink_us for an eventfd that a sink writes to, echo_us an eventfd there and back by\n"
     "hand; NAME_p99_us is what one in a hundred exceeds.";

@@ -224,7 +224,7 @@ Test(io, their_thread_is_no_worker_and_never_spins)
     cr_expect_eq(stats.queue[0].firings, STEPS);
     cr_expect_eq(stats.queue[1].firings, 2 * STEPS);
     cr_assert_eq(s->workers.count, 2);
-    cr_expect_eq(s->workers.list[1].lane.mailbox.spin_ns, 0);
+    cr_expect_eq(s->workers.list[1].lane.mailbox.spin.least_ns, 0);
     weir_session_close(s);
     weir_plan_free(plan);
 }

@@ -32,6 +32,26 @@ Test(session, runs_a_chain_and_delivers_every_value_in_order, .timeout = 120)
     }
 }
 
+Test(session, workers_spin_as_long_as_the_user_says, .timeout = 120)
+{
+    static const char *const budgets[] = {"0", "5.5", "always", NULL};
+    struct seen seen = {0};
+    weir_plan *plan = chain_plan(2, 3, 2, 1);
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        seen.count = 0;
+        weir_session *session = weir_session_open(plan, .bindings = CHAIN_BINDINGS(&seen), .workers = 2, .spin = budgets[i]);
+        cr_assert_not_null(session, "%s", weir_error());
+        for (int run = 0; run < 5; run++)
+            OK(weir_session_run(session, 7));
+        cr_assert_eq(seen.count, 35);
+        OK(weir_session_close(session));
+    }
+    cr_expect_null(weir_session_open(plan, .bindings = CHAIN_BINDINGS(&seen), .spin = "soon"));
+    cr_expect(strstr(weir_error(), "test_session.c:49: weir_session_open: .spin is 'soon': give the microseconds that a thread spins before it sleeps (0: it sleeps "
+                                   "at once), or 'always'"), "%s", weir_error());
+    weir_plan_free(plan);
+}
+
 Test(session, a_run_after_a_run_continues, .timeout = 120)
 {
     struct seen seen = {0};

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <pthread.h>
-#include <sys/resource.h>
+#include <sched.h>
 #include <time.h>
 
 #include "transport/mail/mailbox.h"
@@ -18,7 +18,7 @@ Test(mailbox, gives_back_messages_in_the_order_they_came, .timeout = 120)
 {
     struct mailbox box;
     struct message got;
-    cr_assert_eq(mailbox_open(&box, 8, 0), WEIR_OK);
+    cr_assert_eq(mailbox_open(&box, 8, spin_measured(0)), WEIR_OK);
     for (uint32_t lap = 0; lap < 100; lap++) {
         for (uint32_t i = 0; i < 5; i++)
             mailbox_post(&box, ready(lap * 5 + i, i + 1));
@@ -38,7 +38,7 @@ Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 120)
     for (uint32_t capacity = 0; capacity < 70; capacity++) {
         struct mailbox box;
         struct message got;
-        cr_assert_eq(mailbox_open(&box, capacity, 0), WEIR_OK);
+        cr_assert_eq(mailbox_open(&box, capacity, spin_measured(0)), WEIR_OK);
         for (uint32_t i = 0; i < capacity; i++)
             mailbox_post(&box, ready(i, 1));
         for (uint32_t i = 0; i < capacity; i++) {
@@ -53,7 +53,7 @@ Test(mailbox, holds_as_many_messages_as_it_was_opened_for, .timeout = 120)
 Test(mailbox, wait_ends_at_its_deadline, .timeout = 120)
 {
     struct mailbox box;
-    cr_assert_eq(mailbox_open(&box, 8, 1000), WEIR_OK);
+    cr_assert_eq(mailbox_open(&box, 8, spin_measured(1000)), WEIR_OK);
     int64_t start = park_now_ns();
     cr_assert_not(mailbox_wait(&box, park_deadline(20)));
     cr_assert_geq(park_now_ns() - start, 20 * 1000000);
@@ -62,58 +62,45 @@ Test(mailbox, wait_ends_at_its_deadline, .timeout = 120)
     mailbox_close(&box);
 }
 
-#define SPIN_NS 100000000
-
-struct later {
-    struct mailbox *to;
-    int after_ms;
-};
-
-static void *send_later(void *argument)
+Test(mailbox, an_owner_that_never_sleeps_ends_at_its_deadline_too, .timeout = 120)
 {
-    const struct later *later = argument;
-    nanosleep(&(struct timespec){.tv_nsec = later->after_ms * 1000000L}, NULL);
-    mailbox_post(later->to, ready(1, 1));
+    struct mailbox box;
+    cr_assert_eq(mailbox_open(&box, 8, spin_fixed(SPIN_ALWAYS)), WEIR_OK);
+    cr_assert_not(mailbox_wait(&box, park_deadline(5)));
+    mailbox_close(&box);
+}
+
+/* As soon as the owner is asleep. */
+static void *wake_owner(void *argument)
+{
+    struct mailbox *box = argument;
+    while (atomic_load(&box->ring->asleep) != MAILBOX_ASLEEP)
+        sched_yield();
+    mailbox_post(box, ready(1, 1));
     return NULL;
 }
 
-/* How often an owner sleeps that waits for a message that comes after so long. */
-static long sleeps(struct mailbox *box, int after_ms)
+static void measure_wake_up(struct mailbox *box)
 {
-    struct later later = {box, after_ms};
-    struct rusage before, after;
     struct message got;
     pthread_t sender;
-    cr_assert_eq(pthread_create(&sender, NULL, send_later, &later), 0);
-    getrusage(RUSAGE_THREAD, &before);
-    cr_assert(mailbox_wait(box, park_deadline(10000)));
-    getrusage(RUSAGE_THREAD, &after);
+    cr_assert_eq(pthread_create(&sender, NULL, wake_owner, box), 0);
+    cr_assert(mailbox_wait(box, PARK_FOREVER));
     cr_assert(mailbox_take(box, &got));
     pthread_join(sender, NULL);
-    return after.ru_nvcsw - before.ru_nvcsw;
+    cr_expect_gt(box->spin.wake_ns, 2, "no wake-up takes 2 ns");
 }
 
-/* Messages that come after two spins, two, nine and two; how often the owner slept is 1, 0, 1, 1 in digits. */
-static long sleeps_of_four(void)
+Test(mailbox, the_wake_up_that_ends_a_sleep_is_measured, .timeout = 120)
 {
-    static const int after_ms[] = {200, 200, 900, 200};
+    static _Alignas(64) char ring[4096];
     struct mailbox box;
-    long digits = 0;
-    cr_assert_eq(mailbox_open(&box, 8, SPIN_NS), WEIR_OK);
-    for (int i = 0; i < 4; i++)
-        digits = 10 * digits + sleeps(&box, after_ms[i]);
+    cr_assert_eq(mailbox_open(&box, 8, spin_measured(2)), WEIR_OK);
+    measure_wake_up(&box);
     mailbox_close(&box);
-    return digits;
-}
-
-/* Otherwise two owners that wait for each other in turn would keep putting each other to sleep. Other processes may
- * take the cores for longer than a spin; then the test tries again. */
-Test(mailbox, an_owner_that_was_woken_soon_spins_longer_and_one_that_slept_long_does_not, .timeout = 60)
-{
-    long digits = 0;
-    for (int tries = 0; tries < 8 && digits != 1011; tries++)
-        digits = sleeps_of_four();
-    cr_expect_eq(digits, 1011, "%04ld", digits);
+    mailbox_share(&box, ring, 16, spin_measured(2));
+    measure_wake_up(&box);
+    mailbox_close(&box);
 }
 
 /* Senders that hold `CREDIT` messages at most: the owner gives each back, as a consumer's FREE would. */
@@ -152,7 +139,7 @@ static void many_senders(int64_t spin_ns)
     struct sender senders[SENDERS] = {0};
     uint32_t expected[SENDERS] = {0};
     struct message got;
-    cr_assert_eq(mailbox_open(&box, SENDERS * CREDIT, spin_ns), WEIR_OK);
+    cr_assert_eq(mailbox_open(&box, SENDERS * CREDIT, spin_measured(spin_ns)), WEIR_OK);
     for (uint32_t i = 0; i < SENDERS; i++) {
         senders[i].to = &box;
         senders[i].number = i;
@@ -189,7 +176,7 @@ Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 12
     struct mailbox box;
     struct message got;
     cr_assert(mailbox_ring_bytes(16) <= sizeof(ring));
-    mailbox_share(&box, ring, 16, 0);
+    mailbox_share(&box, ring, 16, spin_fixed(0));
     atomic_fetch_add(&box.ring->tail, 1);
     cr_assert_not(mailbox_wait(&box, park_deadline(10)));
     mailbox_order(&box, 4);
@@ -216,7 +203,7 @@ Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .t
     struct mailbox box;
     struct message got;
     pthread_t thread;
-    mailbox_share(&box, ring, 16, 0);
+    mailbox_share(&box, ring, 16, spin_fixed(0));
     cr_assert_eq(pthread_create(&thread, NULL, order_later, &box), 0);
     cr_assert(mailbox_wait(&box, PARK_FOREVER));
     pthread_join(thread, NULL);
@@ -249,9 +236,9 @@ static void hear_orders(bool shared, int64_t spin_ns)
     struct message got;
     pthread_t thread;
     if (shared)
-        mailbox_share(&orders.box, ring, 16, spin_ns);
+        mailbox_share(&orders.box, ring, 16, spin_measured(spin_ns));
     else
-        cr_assert_eq(mailbox_open(&orders.box, 16, spin_ns), WEIR_OK);
+        cr_assert_eq(mailbox_open(&orders.box, 16, spin_measured(spin_ns)), WEIR_OK);
     cr_assert_eq(pthread_create(&thread, NULL, give_orders, &orders), 0);
     for (uint32_t i = 0; i < EACH; i++) {
         cr_assert(mailbox_wait(&orders.box, park_deadline(10000)), "an order was slept through");
@@ -273,7 +260,7 @@ Test(mailbox, sleeps_through_no_order, .timeout = 60)
 Test(mailbox, orders_that_were_not_taken_add_up, .timeout = 120)
 {
     struct mailbox box;
-    cr_assert_eq(mailbox_open(&box, 8, 0), WEIR_OK);
+    cr_assert_eq(mailbox_open(&box, 8, spin_measured(0)), WEIR_OK);
     cr_assert_not(mailbox_pending(&box));
     mailbox_order(&box, 1);
     mailbox_order(&box, 4);

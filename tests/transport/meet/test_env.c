@@ -9,6 +9,7 @@
 
 #include "transport/meet/env.h"
 #include "transport/meet/keys.h"
+#include "transport/mail/spin.h"
 
 TestSuite(env, .timeout = 120);
 
@@ -21,7 +22,7 @@ static const char *const known[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER
                                     "OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE", "SLURM_PROCID",
                                     "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST",
                                     "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", "WEIR_DEVICES", "WEIR_KEY",
-                                    "WEIR_KEY_FILE", "WEIR_INSECURE", "WEIR_LIVENESS", "WEIR_STALL", "WEIR_JOIN",
+                                    "WEIR_KEY_FILE", "WEIR_INSECURE", "WEIR_LIVENESS", "WEIR_STALL", "WEIR_SPIN", "WEIR_JOIN",
                                     "WEIR_SHM", "WEIR_IPC", "WEIR_CARRIER"};
 
 /* "RANK=1 WORLD_SIZE=2", and nothing else that weir knows. */
@@ -172,6 +173,9 @@ static const struct { const char *text, *error; } wrong[] = {
     {PLAIN "WEIR_JOIN=1e3", "WEIR_JOIN is '1e3'"},
     {PLAIN "WEIR_JOIN=.", "WEIR_JOIN is '.'"},
     {PLAIN "WEIR_JOIN=1000000000000", "WEIR_JOIN is '1000000000000'"},
+    {"WEIR_SPIN=never", "WEIR_SPIN is 'never': give the microseconds that a thread spins before it sleeps (0: it sleeps at "
+                        "once), or 'always'"},
+    {"WEIR_SPIN=-1", "WEIR_SPIN is '-1'"},
     {"WEIR_STALL=soon", "WEIR_STALL is 'soon', which is no number of seconds"},
     {PLAIN "WEIR_GENERATION=-1", "WEIR_GENERATION is '-1', which is no number from 0 to 2147483647"},
     {"WEIR_KEY=" KEY, "WEIR_KEY is no longer read: unset it, keep the key in a file that only you can read (mode 600), and "
@@ -232,6 +236,10 @@ Test(env, lists_the_carriers_that_a_rank_may_use)
 Test(env, reports_stalls_also_of_a_process_that_is_alone)
 {
     cr_assert_eq(read_good("WEIR_STALL=1.5 WEIR_JOIN=nonsense").stall_ns, 1500000000);
+    cr_expect_eq(read_good("").spin_ns, -1);
+    cr_expect_eq(read_good("WEIR_SPIN=0").spin_ns, 0);
+    cr_expect_eq(read_good("WEIR_SPIN=12.5").spin_ns, 12500);
+    cr_expect_eq(read_good("WEIR_SPIN=always").spin_ns, SPIN_ALWAYS);
 }
 
 Test(env, lets_the_program_decide)
