@@ -252,8 +252,6 @@ static bool add_written(struct poison *poison, uint32_t r)
                                                   .out = &poison->built->outs[r]});
 }
 
-
-
 static bool add_read(struct poison *poison, uint32_t p)
 {
     const plan_port *port = &poison->plan->ports[p];

@@ -88,7 +88,6 @@ static bool may_lack(const char *name)
     return !strncmp(name, PLAN_LOSS_SCALE, strlen(PLAN_LOSS_SCALE)) || ends_with(name, PLAN_SKIPPED);
 }
 
-
 /* ---- counts of updates that the checkpoint has not ---- */
 
 /* Whether the value counts updates, and an older build has saved the states that they are in without it. */

@@ -89,7 +89,6 @@ void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, struct sp
 bool mailbox_asleep(struct mailbox *box);
 void mailbox_awake(struct mailbox *box);
 
-
 /* Any thread. Does not block. */
 void mailbox_post(struct mailbox *box, struct message message);
 
