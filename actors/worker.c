@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "actors/worker.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "graph/base/error.h"
@@ -298,6 +299,7 @@ static void worker_await_device(struct worker *worker)
     if (now - worker->asked_ns >= HEALTH_NS) {
         worker->asked_ns = now;
         worker_ask_health(worker);
+        sched_yield(); /* one that always spins comes by here, too */
     }
     for (; now < spun; now = park_now_ns()) {
         if (mailbox_pending(mailbox) || ahead_passed(&worker->ahead) || now - worker->asked_ns >= HEALTH_NS)

@@ -60,11 +60,12 @@ static weir_status no_memory(const char *path)
     return error_set(WEIR_E_MEMORY, "%s: no memory to open it", path);
 }
 
-/* The newest checkpoint of a root that can be opened. */
+/* The newest checkpoint of a root that can be opened. None: the newest one's error. */
 static weir_status open_newest(struct keep_index *index, const char *root)
 {
     struct pool p = {0};
     char name[KEEP_STEP_NAME_BYTES];
+    const char *error = NULL;
     int64_t *steps = NULL;
     int count = keep_root_steps(&p, root, &steps);
     char near[KEEP_NEAR_BYTES];
@@ -74,7 +75,10 @@ static weir_status open_newest(struct keep_index *index, const char *root)
         const char *folder = pool_text(&p, "%s/%s", root, keep_step_name(steps[i], name));
         keep_index_free(index);
         status = folder ? keep_index_read(index, folder) : no_memory(root);
+        error = status && !error ? pool_text(&p, "%s", weir_error()) : error;
     }
+    if (status && error)
+        error_set(status, "%s", error);
     pool_free(&p);
     return status;
 }

@@ -374,7 +374,10 @@ Test(keep, damaged_checkpoint_exists_and_an_empty_folder_has_none)
     save_usual(folder_path("a"), 8, 1, 0);
     folder_flip(folder_path("a/step-00000008/index.json"), 3);
     cr_expect(weir_checkpoint_exists(folder_path("a")) && weir_checkpoint_exists(folder_path("a/step-00000008")));
+    save_usual(folder_path("a"), 9, 1, 0);
+    folder_flip(folder_path("a/step-00000009/index.json"), 3);
     cr_expect_null(weir_checkpoint_open(folder_path("a")));
+    cr_expect(strstr(weir_error(), "step-00000009"), "the newest one's error: %s", weir_error());
 }
 
 Test(keep, pruning_leaves_the_last_ones_and_those_with_other_names)
