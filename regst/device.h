@@ -59,7 +59,7 @@ struct device_queue {
  * this. */
 struct device_group {
     const struct device_ops *device;
-    uint32_t place, count;        /* of the member among the members */
+    uint32_t self, count;         /* the number of this member, and how many there are */
     const struct device_rehearsal *rehearsals; /* the session's: the meetings that there will be, in the same order for all
                                      members; known when the group is joined */
     uint32_t rehearsal_count;
@@ -182,7 +182,7 @@ struct device_ops {
      * process. Waits for no other member: the group is whole by the time that one of its meetings runs. Before
      * anything is enqueued, and freed when the queues rest or are aborted; groups are freed in the same order by all
      * processes. */
-    weir_status (*group_new)(struct device_queue *queue, const struct device_group_id *id, uint32_t place, uint32_t count,
+    weir_status (*group_new)(struct device_queue *queue, const struct device_group_id *id, uint32_t self, uint32_t count,
                              uint32_t here, struct device_group **group);
     void (*group_free)(struct device_group *group);
     /* In a group with members in several processes: where member 0 is, a new key is made, which all get. With it

@@ -103,7 +103,7 @@ static uint32_t members_here(const struct weir_session *s, const plan_collective
 /* ---- groups ---- */
 
 static weir_status join(const struct weir_session *s, struct ahead_queue *queue, const plan_collective *collective,
-                        uint32_t place, struct device_group **group)
+                        uint32_t peer, struct device_group **group)
 {
     struct session_groups *groups = s->devices.groups;
     const struct device_ops *device = queue->device->device;
@@ -114,7 +114,7 @@ static weir_status join(const struct weir_session *s, struct ahead_queue *queue,
             return WEIR_OK;
         }
     uint32_t here = members_here(s, collective);
-    weir_status status = device->group_new(queue->device, &id, place, collective->members.count, here, group);
+    weir_status status = device->group_new(queue->device, &id, peer, collective->members.count, here, group);
     if (!status)
         groups->memberships[groups->count++] = (struct membership){queue, collective->group, here, *group, NULL};
     return status;
@@ -127,10 +127,10 @@ static enum device_collective kind_of(uint32_t kind)
     return kind == PLAN_REDUCE_SCATTER ? DEVICE_REDUCE_SCATTER : kind == PLAN_ALL_REDUCE ? DEVICE_ALL_REDUCE : DEVICE_MOVES;
 }
 
-static void make_meeting(const struct weir_session *s, uint32_t c, uint32_t place, struct device_group *group)
+static void make_meeting(const struct weir_session *s, uint32_t c, uint32_t peer, struct device_group *group)
 {
     const plan_collective *collective = &s->plan->collectives[c];
-    uint32_t member = collective->members.first + place;
+    uint32_t member = collective->members.first + peer;
     s->devices.groups->meetings[member] =
         (struct device_meeting){.group = group, .number = c, .kind = kind_of(collective->kind)};
     ahead_of_member(s, member)->meeting = &s->devices.groups->meetings[member];
@@ -141,14 +141,14 @@ static weir_status make_meetings(struct weir_session *s)
     weir_status status = WEIR_OK;
     for (uint32_t c = 0; !status && c < s->plan->collectives_count; c++) {
         const plan_collective *collective = &s->plan->collectives[c];
-        for (uint32_t place = 0; !status && place < collective->members.count; place++) {
-            struct ahead_queue *queue = queue_of_member(s, collective->members.first + place);
+        for (uint32_t peer = 0; !status && peer < collective->members.count; peer++) {
+            struct ahead_queue *queue = queue_of_member(s, collective->members.first + peer);
             struct device_group *group = NULL;
             if (!queue)
                 continue;
-            status = join(s, queue, collective, place, &group);
+            status = join(s, queue, collective, peer, &group);
             if (!status)
-                make_meeting(s, c, place, group);
+                make_meeting(s, c, peer, group);
         }
     }
     return status;
@@ -157,9 +157,9 @@ static weir_status make_meetings(struct weir_session *s)
 /* ---- turns ---- */
 
 static struct ahead_turns *turns_of_member(const struct weir_session *s, const plan_collective *collective,
-                                           uint32_t place)
+                                           uint32_t peer)
 {
-    struct ahead_queue *queue = queue_of_member(s, collective->members.first + place);
+    struct ahead_queue *queue = queue_of_member(s, collective->members.first + peer);
     return queue ? &queue->turns[plan_program_of(s->plan, collective)] : NULL;
 }
 
@@ -172,10 +172,10 @@ static void give_turns(struct weir_session *s)
             turns += s->plan->programs_count;
         }
     for (uint32_t c = 0; c < s->plan->collectives_count; c++)
-        for (uint32_t place = 0; place < s->plan->collectives[c].members.count; place++) {
-            turns = turns_of_member(s, &s->plan->collectives[c], place);
+        for (uint32_t peer = 0; peer < s->plan->collectives[c].members.count; peer++) {
+            turns = turns_of_member(s, &s->plan->collectives[c], peer);
             if (turns)
-                ahead_of_member(s, s->plan->collectives[c].members.first + place)->turns = turns;
+                ahead_of_member(s, s->plan->collectives[c].members.first + peer)->turns = turns;
         }
 }
 
@@ -186,10 +186,10 @@ static void list_turns(struct weir_session *s, bool fill)
     const weir_plan *plan = s->plan;
     for (uint32_t t = 0; t < plan->turns_count; t++) {
         const plan_collective *collective = &plan->collectives[plan->turns[t].i];
-        for (uint32_t place = 0; place < collective->members.count; place++) {
-            struct ahead_turns *turns = turns_of_member(s, collective, place);
+        for (uint32_t peer = 0; peer < collective->members.count; peer++) {
+            struct ahead_turns *turns = turns_of_member(s, collective, peer);
             if (turns && fill)
-                turns->list[turns->at] = &s->built.actors[plan->members[collective->members.first + place].i];
+                turns->list[turns->at] = &s->built.actors[plan->members[collective->members.first + peer].i];
             if (turns)
                 turns->at++;
         }
@@ -276,8 +276,8 @@ static bool gathers_here(const struct weir_session *s, const struct gather *gath
 {
     plan_range members = s->plan->collectives[gather->collective].members;
     uint32_t take;
-    for (uint32_t place = 0; place < members.count; place++)
-        if (queue_of_member(s, members.first + place) && !gather_in_one_piece(s->plan, gather, place, &take))
+    for (uint32_t peer = 0; peer < members.count; peer++)
+        if (queue_of_member(s, members.first + peer) && !gather_in_one_piece(s->plan, gather, peer, &take))
             return false;
     return true;
 }
@@ -300,12 +300,12 @@ static bool is_gathered(const struct meeting_lists *lists, uint32_t give)
 }
 
 /* Its moves in one direction, in the plan's order. Returns how many there are. */
-static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *collective, uint32_t place, bool gives)
+static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *collective, uint32_t peer, bool gives)
 {
     const struct device_move *first = lists->moves;
     for (uint32_t i = collective->moves.first; i < collective->moves.first + collective->moves.count; i++) {
         const plan_move *move = &lists->s->plan->moves[i];
-        if ((gives ? move->from : move->to) == place && !is_gathered(lists, move->give))
+        if ((gives ? move->from : move->to) == peer && !is_gathered(lists, move->give))
             *lists->moves++ = gives ? (struct device_move){move->to, move->give}
                                     : (struct device_move){move->from, move->take};
     }
@@ -315,16 +315,16 @@ static uint32_t list_moves(struct meeting_lists *lists, const plan_collective *c
 static void list_meeting(struct meeting_lists *lists, struct device_meeting *meeting)
 {
     const plan_collective *collective = &lists->s->plan->collectives[meeting->number];
-    uint32_t place = meeting->group->place;
+    uint32_t peer = meeting->group->self;
     meeting->gives = lists->moves;
-    meeting->give_count = list_moves(lists, collective, place, true);
+    meeting->give_count = list_moves(lists, collective, peer, true);
     meeting->takes = lists->moves;
-    meeting->take_count = list_moves(lists, collective, place, false);
+    meeting->take_count = list_moves(lists, collective, peer, false);
     meeting->gathers = lists->gathers;
     meeting->gather_count = lists->count;
     for (uint32_t i = 0; i < lists->count; i++, lists->gathers++) {
         lists->gathers->give = lists->gather[i].give;
-        gather_in_one_piece(lists->s->plan, &lists->gather[i], place, &lists->gathers->take);
+        gather_in_one_piece(lists->s->plan, &lists->gather[i], peer, &lists->gathers->take);
     }
 }
 
@@ -405,7 +405,7 @@ static weir_status make_keys(const struct weir_session *s, struct offer *offer)
         const struct membership *member = &groups->memberships[i];
         const struct device_ops *device = member->queue->device->device;
         struct group_key key = {.number = member->number};
-        if (!device->group_join || member->group->place || member->here == member->group->count)
+        if (!device->group_join || member->group->self || member->here == member->group->count)
             continue;
         status = device->group_key(member->group, key.bytes);
         if (!status)
@@ -460,7 +460,7 @@ static weir_status list_rehearsals(const struct weir_session *s, struct membersh
         return error_set(WEIR_E_MEMORY, "no memory for %u collectives", plan->collectives_count);
     group->rehearsals = member->rehearsals;
     for (uint32_t c = 0; c < plan->collectives_count; c++) {
-        uint32_t m = plan->collectives[c].members.first + group->place;
+        uint32_t m = plan->collectives[c].members.first + group->self;
         if (plan->collectives[c].group == member->number && can_rehearse(plan, &plan->collectives[c]))
             member->rehearsals[group->rehearsal_count++] =
                 (struct device_rehearsal){&s->devices.groups->meetings[m], &s->built.actors[plan->members[m].i].kernels->args};

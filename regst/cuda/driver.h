@@ -155,7 +155,7 @@ bool queue_passed(const struct queue *queue, uint64_t ticket);
 
 /* ---- group.c ---- */
 
-weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
+weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t self, uint32_t count,
                       uint32_t here, struct device_group **made);
 void group_free(struct device_group *head);
 weir_status group_key(struct device_group *head, unsigned char key[DEVICE_KEY_BYTES]);

@@ -120,16 +120,16 @@ static void reach_all(struct hall *hall, int card)
 
 static weir_status join(struct group *group, const struct device_group_id *id, uint32_t here)
 {
-    uint32_t index = group->queue->head.index, place = group->head.place;
+    uint32_t index = group->queue->head.index, self = group->head.self;
     struct hall *hall = hall_at(id, group->head.count, here);
     if (!hall)
         return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", index);
-    if (hall->count != group->head.count || place >= hall->count || hall->member[place])
-        return the.host->error_set(WEIR_E_STATE, "cuda:%u: member %u of group %u: there is no such place", index, place,
+    if (hall->count != group->head.count || self >= hall->count || hall->member[self])
+        return the.host->error_set(WEIR_E_STATE, "cuda:%u: member %u of group %u: there is no such place", index, self,
                                    id->number);
     if (!hall_spreads(hall))
         reach_all(hall, group->queue->card);
-    hall->member[place] = group;
+    hall->member[self] = group;
     hall->joined++;
     group->hall = hall;
     return card_set(index);
@@ -147,25 +147,25 @@ static void destroy(struct group *group)
         if (*events[i])
             cudaEventDestroy(*events[i]);
     if (hall) {
-        hall->member[group->head.place] = NULL;
+        hall->member[group->head.self] = NULL;
         hall->joined--;
         hall_leave(hall);
     }
     free(group);
 }
 
-weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t place, uint32_t count,
+weir_status group_new(struct device_queue *head, const struct device_group_id *id, uint32_t self, uint32_t count,
                       uint32_t here, struct device_group **made)
 {
     struct group *group = calloc(1, sizeof *group + count * sizeof *group->next);
     if (!group)
         return the.host->error_set(WEIR_E_MEMORY, "cuda:%u: no memory for a group", head->index);
-    group->head = (struct device_group){.device = head->device, .place = place, .count = count};
+    group->head = (struct device_group){.device = head->device, .self = self, .count = count};
     group->queue = queue_of(head);
     weir_status status = card_set(head->index);
     enter();
     cudaEvent_t *const events[] = {&group->came, &group->went, &group->all_came, &group->all_went};
-    for (size_t i = 0; !status && i < (place ? 2 : sizeof events / sizeof *events); i++)
+    for (size_t i = 0; !status && i < (self ? 2 : sizeof events / sizeof *events); i++)
         status = CALL(head->index, cudaEventCreateWithFlags, events[i], cudaEventDisableTiming);
     if (!status)
         status = join(group, id, here);
@@ -215,7 +215,7 @@ static weir_status differ(const struct deferred *at, uint32_t other)
     const struct group *group = (const struct group *)at->meeting.group;
     return the.host->error_set(WEIR_E_KERNEL,
                                "cuda:%u: members differ: in collective %u member %u does not give what member %u takes",
-                               group->queue->head.index, at->meeting.number, other, group->head.place);
+                               group->queue->head.index, at->meeting.number, other, group->head.self);
 }
 
 /* The next part that `from` gives to `to`, from its move *next on, which moves on; NULL: there is no more. */
@@ -261,7 +261,7 @@ static weir_status take_moves(const struct hall *hall, const struct deferred *at
     for (uint32_t i = 0; !status && i < at->meeting.take_count; i++) {
         const struct device_move *take = &at->meeting.takes[i];
         const struct part *to = &at->parts[at->in_count + (int)take->view];
-        const struct part *from = given(part_of(hall, take->peer), group->head.place, &group->next[take->peer]);
+        const struct part *from = given(part_of(hall, take->peer), group->head.self, &group->next[take->peer]);
         if (!from || from->bytes != to->bytes)
             return differ(at, take->peer);
         if (!to->bytes)
@@ -290,7 +290,7 @@ static weir_status take_sum(const struct hall *hall, const struct deferred *at, 
         const struct part *from = &theirs->parts[i];
         if (theirs->in_count != at->in_count || from->bytes != at->parts[i].bytes || theirs->dtype != at->dtype)
             return differ(at, m);
-        terms.of[m] = (const char *)from->at + (scatter ? group->head.place * to->bytes : 0);
+        terms.of[m] = (const char *)from->at + (scatter ? group->head.self * to->bytes : 0);
     }
     weir_status status = kernels_sum(&args, &terms, at->dtype, to->at, (int64_t)(to->bytes / item));
     return status ? the.host->error_set(status, "cuda:%u: %s", group->queue->head.index, error) : WEIR_OK;
@@ -417,7 +417,7 @@ static bool all_came(struct hall *hall, const struct deferred *at)
             stop(queue, the.host->error_set(WEIR_E_KERNEL,
                                             "cuda:%u: members differ: in group %u member %u is at collective %u and member "
                                             "%u at %u",
-                                            queue->head.index, hall->id.number, at->meeting.group->place,
+                                            queue->head.index, hall->id.number, at->meeting.group->self,
                                             at->meeting.number, m, theirs->meeting.number));
             return false;
         }

@@ -224,9 +224,9 @@ static weir_status move_own(const struct group *group, const struct deferred *at
     weir_status status = WEIR_OK;
     uint32_t given = 0;
     for (uint32_t i = 0; !status && i < meeting->take_count; i++) {
-        if (meeting->takes[i].peer != group->head.place)
+        if (meeting->takes[i].peer != group->head.self)
             continue;
-        while (given < meeting->give_count && meeting->gives[given].peer != group->head.place)
+        while (given < meeting->give_count && meeting->gives[given].peer != group->head.self)
             given++;
         const struct part *from = given < meeting->give_count ? &at->parts[meeting->gives[given++].view] : NULL;
         status = copy_own(group->queue, &at->parts[at->in_count + (int)meeting->takes[i].view], from);
@@ -240,13 +240,13 @@ static weir_status call_moves(const struct group *group, const struct deferred *
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < meeting->give_count; i++) {
         const struct part *part = &at->parts[meeting->gives[i].view];
-        if (meeting->gives[i].peer != group->head.place && part->bytes)
+        if (meeting->gives[i].peer != group->head.self && part->bytes)
             status = wrong(group, "ncclSend", nccl.Send(part->at, part->bytes, ncclUint8, (int)meeting->gives[i].peer,
                                                         group->comm, group->queue->stream));
     }
     for (uint32_t i = 0; !status && i < meeting->take_count; i++) {
         const struct part *part = &at->parts[at->in_count + (int)meeting->takes[i].view];
-        if (meeting->takes[i].peer != group->head.place && part->bytes)
+        if (meeting->takes[i].peer != group->head.self && part->bytes)
             status = wrong(group, "ncclRecv", nccl.Recv(part->at, part->bytes, ncclUint8, (int)meeting->takes[i].peer,
                                                         group->comm, group->queue->stream));
     }

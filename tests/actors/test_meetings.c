@@ -518,7 +518,7 @@ static weir_status join_once(struct device_queue *queue, const struct device_gro
     (void)queue, (void)id, (void)here;
     struct device_group *made = joined++ < joins ? calloc(1, sizeof(*made)) : NULL;
     if (made)
-        *made = (struct device_group){.place = place, .count = count};
+        *made = (struct device_group){.self = place, .count = count};
     *group = made;
     return made ? WEIR_OK : error_set(WEIR_E_UNSUPPORTED, "nobody is to be seen");
 }

@@ -38,7 +38,7 @@ weir_status fake_group_new(struct device_queue *head, const struct device_group_
         fake_misuse(fake_the, "queue %" PRIu32 " joins a group when it has begun", queue->id);
     struct board_group *board = why ? NULL : board_join(fake_the->board, id, place, count, &why);
     if (board) {
-        *group = (struct fake_group){.head = {.device = head->device, .place = place, .count = count},
+        *group = (struct fake_group){.head = {.device = head->device, .self = place, .count = count},
                                      .next = fake_the->groups, .queue = queue, .id = *id, .board = board};
         fake_the->groups = group;
         *made = &group->head;
@@ -68,7 +68,7 @@ static void leave_group(struct fake *fake, struct fake_group *group)
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
-    board_leave(fake->board, group->board, group->head.place);
+    board_leave(fake->board, group->board, group->head.self);
     free(group);
 }
 
@@ -88,7 +88,7 @@ void fake_group_free(struct device_group *head)
 void fake_free_groups(struct fake *fake)
 {
     while (fake->groups) {
-        fake_misuse(fake, "member %" PRIu32 " of group %" PRIu32 " was left open", fake->groups->head.place,
+        fake_misuse(fake, "member %" PRIu32 " of group %" PRIu32 " was left open", fake->groups->head.self,
                     fake->groups->id.number);
         leave_group(fake, fake->groups);
     }
@@ -149,7 +149,7 @@ weir_status fake_meet(struct device_queue *head, const struct device_meeting *me
 
 static struct board_place *place_of(const struct fake_meeting *meeting)
 {
-    return &meeting->group->board->place[meeting->group->head.place];
+    return &meeting->group->board->place[meeting->group->head.self];
 }
 
 static uint64_t what_it_is(const struct fake_meeting *meeting)
@@ -236,7 +236,7 @@ static void tell_difference(struct fake *fake, struct fake_queue *queue, struct 
     snprintf(error, sizeof error,
              "members differ: in group %" PRIu32 " member %" PRIu32 " is at collective %" PRIu32 " and member %" PRIu32
              " at %" PRIu32 "%s",
-             group->id.number, group->head.place, entry->meeting.is.number, other, (uint32_t)theirs,
+             group->id.number, group->head.self, entry->meeting.is.number, other, (uint32_t)theirs,
              (uint32_t)theirs == entry->meeting.is.number ? ", another kind" : "");
     fail_for_misuse(fake, queue, entry, error);
 }
@@ -387,7 +387,7 @@ static bool take_move(const struct fake *fake, const struct fake_entry *entry, u
     for (uint32_t i = 0; i < place->give_count; i++) {
         struct board_give given;
         const void *bytes = board_given(fake->board, place, i, &given);
-        if (given.peer != group->head.place || n--)
+        if (given.peer != group->head.self || n--)
             continue;
         if (given.bytes == fake_view_bytes(to) && given.bytes)
             memcpy(to->data, bytes, given.bytes);
@@ -417,7 +417,7 @@ static uint32_t take_moves(const struct fake *fake, const struct fake_entry *ent
         if (!take_move(fake, entry, is->takes[i].peer, taken[is->takes[i].peer]++, &entry->args.out[is->takes[i].view]))
             return is->takes[i].peer;
     uint32_t m = 0;
-    while (m < group->head.count && given_to(fake, &group->board->place[m], group->head.place) == taken[m])
+    while (m < group->head.count && given_to(fake, &group->board->place[m], group->head.self) == taken[m])
         m++;
     return m;
 }
@@ -430,7 +430,7 @@ static uint32_t take_sum(const struct fake *fake, const struct fake_entry *entry
     const weir_view *to = &entry->args.out[which];
     int64_t items = weir_shape_count(&to->shape);
     uint64_t to_bytes = fake_view_bytes(to), whole = fake_view_bytes(&entry->args.in[which]);
-    uint64_t first = entry->meeting.is.kind == DEVICE_REDUCE_SCATTER ? group->head.place * to_bytes : 0;
+    uint64_t first = entry->meeting.is.kind == DEVICE_REDUCE_SCATTER ? group->head.self * to_bytes : 0;
     float *sum = calloc((size_t)items + 1, sizeof *sum), *next = calloc((size_t)items + 1, sizeof *next);
     if (!sum || !next)
         abort();
@@ -472,7 +472,7 @@ static void take(struct fake *fake, struct fake_queue *queue, struct fake_entry 
         char error[FAKE_TEXT_BYTES];
         snprintf(error, sizeof error, "members differ: in collective %" PRIu32 " of group %" PRIu32 " member %" PRIu32
                  " does not give what member %" PRIu32 " takes", entry->meeting.is.number, group->id.number, m,
-                 group->head.place);
+                 group->head.self);
         fail_for_misuse(fake, queue, entry, error);
         return;
     }

@@ -58,7 +58,7 @@ struct device_group *halls_join(struct halls *h, uint32_t device, uint32_t numbe
     struct device_group_id id = {.session = 0x5e55, .number = number};
     struct device_group *group = NULL;
     cr_assert_eq(h->device->group_new(h->queue[device], &id, place, count, count, &group), WEIR_OK, "%s", weir_error());
-    cr_assert(group->place == place && group->count == count && group->device == h->device);
+    cr_assert(group->self == place && group->count == count && group->device == h->device);
     return h->groups[h->group_count++] = group;
 }
 
