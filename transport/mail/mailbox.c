@@ -250,7 +250,7 @@ static bool mailbox_spin(struct mailbox *box, int64_t start, int64_t end)
         }
         if (box->team)
             team_tell_core(box);
-        if (now >= yield || (box->team && team_awaits(box))) {
+        if (now >= yield || (box->team && now - start > box->spin.wake_ns && team_awaits(box))) {
             sched_yield();
             yield = now + SPIN_YIELD_NS;
         }

@@ -63,8 +63,8 @@ struct mailbox {
 };
 
 /* Owners that wait for each other, and have a core each. A kernel may put one that is woken behind one that spins, on one
- * core, and leave the other core idle for milliseconds. So an owner that spins gives way while another one has been called
- * and does not run; and one that wakes on the core of another moves to the next. */
+ * core, and leave the other core idle for milliseconds. So an owner that spins gives way when another one has been called
+ * and does not run after a wake-up's time; and one that wakes on the core of another moves to the next. */
 struct mailbox_team {
     struct mailbox **members; /* borrowed */
     uint32_t count;

@@ -30,6 +30,7 @@ void spin_slept(struct spin *spin, int64_t start, int64_t called, int64_t now)
         return;
     if (called > start)
         learn(spin, now - called);
-    spin->soon = now - start < (SPIN_LONG + 1) * spin->wake_ns;
+    const int64_t waited = (called > start && called < now ? called : now - spin->wake_ns) - start;
+    spin->soon = waited < SPIN_LONG * spin->wake_ns;
     spin->vain = spin->soon ? 0 : spin->vain < VAIN_MAX ? spin->vain + 1 : VAIN_MAX;
 }

@@ -4,12 +4,14 @@
  * as the better of the two choices would have (the ski-rental bound). How long a wake-up takes depends on the moment: 5 us
  * between two cores that are awake, a millisecond where a hypervisor has to start a processor first. So each is measured,
  * from the waker's call to the sleeper's first instruction, and the budget is about what nine of ten of them stay below. (The
- * longest ones are those of a thread that was put behind another one on a core; nobody should spin as long as that.)
+ * longest ones are those of a thread that was put behind another one on a core; nobody should spin as long as that, least
+ * of all beside another program: with a limit of a millisecond two workers beside a program that never rests took 120 to
+ * 140 us a step, with SPIN_WAKE_MAX_NS 106 to 112.)
  *
  * Two threads that wait for each other in turn, and each spin for just one wake-up, can keep putting each other to
  * sleep: the one that was woken comes a wake-up late, so the other waits for as long, gives up, and is woken late
  * itself. (Two columns of 44 us of which one firing in five takes 25 us longer: 58 us a step with 0.3 sleeps, where 53
- * are needed.) So a thread whose sleep was over within the time of SPIN_LONG wake-ups spins that long from then on, until a
+ * are needed.) So a thread that was called within the time of SPIN_LONG wake-ups spins that long from then on, until a
  * spin was in vain and the sleep behind it a long one.
  *
  * A thread for which nothing comes halves its budget with each spin in vain, down to what a wake-up took when the session
@@ -30,14 +32,14 @@
 
 #define SPIN_ALWAYS INT64_MAX
 #define SPIN_LONG 4               /* wake-ups that a thread spins for that was woken soon */
-#define SPIN_WAKE_MAX_NS 1000000  /* longer: others were using the core */
+#define SPIN_WAKE_MAX_NS 100000  /* longer: others were using the core */
 #define SPIN_YIELD_NS 2000000
 
 struct spin {
     int64_t least_ns; /* what a wake-up took when the session opened; or the user's budget */
     int64_t wake_ns;  /* what nine of ten take no longer than now; 0: the budget is fixed */
     uint32_t vain;    /* spins in vain, in a row */
-    bool soon;        /* woken within SPIN_LONG wake-ups, the last time */
+    bool soon;        /* called within SPIN_LONG wake-ups, the last time */
 };
 
 /* For a thread for which a wake-up takes `wake_ns`; 0: it never spins. */
