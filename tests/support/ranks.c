@@ -1,6 +1,7 @@
 /* tests/support/ranks.c: see the header. The ranks' results lie in anonymous shared memory, so that threads and
  * processes differ only in how they are started. */
 #define _GNU_SOURCE
+#include "tests/support/effort.h"
 #include "tests/support/ranks.h"
 
 #include <arpa/inet.h>
@@ -19,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SECONDS_DEFAULT 60
+#define SECONDS_DEFAULT EFFORT(60, 300, 300)
 #define LOOK_MS 2
 #define PORT_FIRST 12000
 #define PORTS 20000
