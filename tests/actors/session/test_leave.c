@@ -103,6 +103,7 @@ static void run_and_leave(struct rank *rank)
     struct watched_rank w = {rank, scene, rank->result};
     weir_session *s =
         weir_session_open(scene->plan, .cluster = ranks_cluster(rank), .report = keep_report, .report_ctx = &w,
+                          .stall_s = EFFORT(10, 100, 100), /* a kernel is slow there */
                           .bindings = (weir_binding[]){{.name = "x", .source = give},
                                                        {.name = "y1", .sink = see, .ctx = &w},
                                                        {.name = scene->plan->spaces_count > 2 ? "y2" : NULL,
