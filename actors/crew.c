@@ -5,6 +5,8 @@
 #include "actors/crew.h"
 
 #include <poll.h>
+#include <sched.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -101,8 +103,14 @@ static void rest(struct crew_thread *t, const struct spin *spin)
     int64_t now = park_now_ns();
     if (t->idle < 2 * t->count)
         t->idle_ns = now;
-    if (now < spin_until(spin, t->idle_ns))
+    if (now < spin_until(spin, t->idle_ns)) {
+        if (now - t->idle_ns > SPIN_YIELD_NS) {
+            pthread_mutex_unlock(&t->lock);
+            sched_yield();
+            pthread_mutex_lock(&t->lock);
+        }
         return;
+    }
     t->idle = 0;
     sleep_together(t);
 }

@@ -26,7 +26,7 @@
  * watched (MAILBOX_ELSEWHERE), and announces that it was woken:
  *
  *     the lane's owner: asleep = ELSEWHERE; watched + 1      the ringer: sees `watched` change; sleeps while asleep is
- *     another process:  asleep = AWAKE, wakes the futex                  ELSEWHERE; announces
+ *     another process:  asleep = CALLED, wakes the futex                  ELSEWHERE; announces
  *
  * It may announce for nothing, as when the owner woke by itself. Rejected: waiting for several futexes at once
  * (futex_waitv), which needs Linux 5.16.

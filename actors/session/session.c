@@ -176,7 +176,7 @@ static weir_status choose_directory(struct weir_session *s, const char *place)
     return WEIR_OK;
 }
 
-static weir_status choose_spin(struct weir_session *s, const weir_session_opts *opts)
+static weir_status read_spin(struct weir_session *s, const weir_session_opts *opts)
 {
     char name[512];
     snprintf(name, sizeof name, "%s:%d: weir_session_open: .spin", opts->src.file, opts->src.line);
@@ -194,7 +194,7 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
     if (!status)
         status = open_cluster(s, opts);
     if (!status)
-        status = choose_spin(s, opts);
+        status = read_spin(s, opts);
     s->workers.pin |= opts->pin;
     s->debug.poisons |= opts->poison;
     s->debug.checks_finite = opts->check_finite;

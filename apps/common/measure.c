@@ -75,3 +75,11 @@ double measure_median(double *value, int count)
     qsort(value, (size_t)count, sizeof *value, by_value);
     return count % 2 ? value[count / 2] : (value[count / 2 - 1] + value[count / 2]) / 2;
 }
+
+double measure_quantile(double *value, int count, double share)
+{
+    if (count < 1)
+        return 0;
+    qsort(value, (size_t)count, sizeof *value, by_value);
+    return value[(int)(share * (count - 1) + 0.5)];
+}

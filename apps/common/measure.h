@@ -20,5 +20,7 @@ const char *measure_time_text(double seconds, char text[32]);
 
 /* The median; sorts `value` in place. 0 when there is none. */
 double measure_median(double *value, int count);
+/* The value that `share` (0 to 1) of them do not exceed, likewise. */
+double measure_quantile(double *value, int count, double share);
 
 #endif

@@ -5,7 +5,8 @@
  *         pair 0   b[0, j] b[1, j]   b[0, j + 1] b[1, j + 1]   ...      two terms of a sum lie together, as
  *         pair 1   b[2, j] b[3, j]   b[2, j + 1] b[3, j + 1]   ...      VDPBF16PS multiplies and adds them
  *
- *     a tile: 6 rows x 4 vectors of 16 sums. For each pair 4 vectors of B are loaded and 6 pairs of A repeated.
+ *     a tile: 6 rows x 4 vectors of 16 sums. For each pair 4 vectors of B are loaded and 6 pairs of A repeated. Without
+ *     AVX-512 these sums are made in four parts, of 6 rows x 1 vector: that fits the 16 registers of 8 floats.
  *
  * Up to COLUMNS columns of B are packed; then the rows pass by, ROWS at a time, and for each panel all of these: A's
  * rows stay in the second-level cache, a panel too. A is read where it lies, unless it is stored transposed or k is

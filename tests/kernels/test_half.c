@@ -98,7 +98,7 @@ static void check_halves(const half_case *cases, size_t count)
 
 #define F32(...) {WEIR_F32, SHAPE(__VA_ARGS__)}
 
-Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 300)
+Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 60)
 {
 #define OP(name) &op_##name,
     const weir_op *unary[] = {ELEMENT_FUNCTIONS(OP)};
@@ -112,7 +112,7 @@ Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 30
     CHECK_HALVES({&op_affine, &affine[0], 1, {F32(5, 700)}, 0}, {&op_affine, &affine[1], 1, {F32(1, 2)}, 0});
 }
 
-Test(half, operands_broadcast_as_in_f32, .timeout = 300)
+Test(half, operands_broadcast_as_in_f32, .timeout = 60)
 {
     const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div}; /* alike but for what is computed */
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i += EFFORT(1, 3, 3))
@@ -123,14 +123,14 @@ Test(half, operands_broadcast_as_in_f32, .timeout = 300)
                      {binary[i], NULL, 2, {F32(), F32(4, 3)}, 0}, {binary[i], NULL, 2, {F32(0, 3), F32(3)}, 0});
 }
 
-Test(half, dropout_drops_the_same_elements, .timeout = 300)
+Test(half, dropout_drops_the_same_elements, .timeout = 60)
 {
     const double rate = 0.3;
     CHECK_HALVES({&op_dropout, &rate, 1, {F32(7, 333)}, 0},
                  {&op_dropout_grad, &rate, 2, {{WEIR_U8, SHAPE(7, 333)}, F32(7, 333)}, 0});
 }
 
-Test(half, sums_are_f32, .timeout = 300)
+Test(half, sums_are_f32, .timeout = 60)
 {
     const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
     CHECK_HALVES({&op_sum, &all, 1, {F32(7, 3, 333)}, 0}, {&op_sum, &last, 1, {F32(7, 3, 333)}, 0},
@@ -143,7 +143,7 @@ Test(half, sums_are_f32, .timeout = 300)
     CHECK_HALVES({&op_sum_to, &to, 1, {F32(5, 3, 60)}, 0});
 }
 
-Test(half, maxima_are_f32, .timeout = 300)
+Test(half, maxima_are_f32, .timeout = 60)
 {
     const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
     CHECK_HALVES({&op_max, &all, 1, {F32(7, 3, 333)}, 0}, {&op_max, &last, 1, {F32(7, 1300)}, 0},
@@ -185,7 +185,7 @@ static void check_max_grad(const reduce_attrs *attrs, weir_shape shape, weir_dty
     kernel_check_free(&wide);
 }
 
-Test(half, the_gradient_of_a_maximum_is_rounded_once, .timeout = 300)
+Test(half, the_gradient_of_a_maximum_is_rounded_once, .timeout = 60)
 {
     const reduce_attrs all = {.axis_count = 0}, last = {{-1}, 1, 0}, first = {{0, 1}, 2, 1};
     for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
@@ -195,7 +195,7 @@ Test(half, the_gradient_of_a_maximum_is_rounded_once, .timeout = 300)
     }
 }
 
-Test(half, a_softmax_is_that_of_f32_rounded_once, .timeout = 300)
+Test(half, a_softmax_is_that_of_f32_rounded_once, .timeout = 60)
 {
     CHECK_HALVES({&op_softmax, NULL, 1, {F32(2, 9, 131)}, 0}, {&op_softmax, NULL, 1, {F32(5, 1300)}, 0},
                  {&op_softmax, NULL, 1, {F32(0, 8)}, 0}, {&op_softmax, NULL, 1, {F32(8, 0)}, 0},
@@ -207,7 +207,7 @@ Test(half, a_softmax_is_that_of_f32_rounded_once, .timeout = 300)
 }
 
 /* Sizes beyond blocks of rows, of columns and of terms. */
-Test(half, rows_by_themselves_are_those_of_f32_rounded_once, .timeout = 300)
+Test(half, rows_by_themselves_are_those_of_f32_rounded_once, .timeout = 60)
 {
     CHECK_HALVES({&op_linear_by_row, NULL, 3, {F32(1, 70), F32(70, 300), F32(300)}, 0},
                  {&op_linear_by_row, NULL, 2, {F32(2, 37, 65), F32(65, 17)}, 0},
@@ -247,7 +247,7 @@ Test(half, rows_by_themselves_take_a_weight_as_it_is)
     }
 }
 
-Test(half, rows_are_normalised_as_in_f32, .timeout = 300)
+Test(half, rows_are_normalised_as_in_f32, .timeout = 60)
 {
     const double eps = 1e-5;
     CHECK_HALVES({&op_layernorm, &eps, 3, {F32(2, 9, 131), F32(131), F32(131)}, 0},
@@ -281,7 +281,7 @@ static void check_products_of_tensors(void)
                  {&op_matmul, both, 2, {F32(2, 33, 5), F32(2, 21, 33)}, 1e-5});
 }
 
-Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 300)
+Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 {
     check_products_of_tensors();
 }
@@ -372,7 +372,7 @@ Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
 }
 
 /* Behind rows that were kept in f32: the position, i32, is one of 0 .. 9. */
-Test(half, attention_behind_kept_rows_is_that_of_f32_rounded_once, .timeout = 300)
+Test(half, attention_behind_kept_rows_is_that_of_f32_rounded_once, .timeout = 60)
 {
     const kept_words one = {16, 0.25}, odd = {7, 1};
     const weir_type position = {WEIR_I32, SHAPE(1, 1)};
@@ -383,7 +383,7 @@ Test(half, attention_behind_kept_rows_is_that_of_f32_rounded_once, .timeout = 30
 }
 
 /* And in halves. */
-Test(half, rows_are_kept_in_halves_too, .timeout = 300)
+Test(half, rows_are_kept_in_halves_too, .timeout = 60)
 {
     const kept_words words = {16, 0.25};
     for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
@@ -408,7 +408,7 @@ Test(half, rows_are_kept_in_halves_too, .timeout = 300)
 }
 
 /* Labels and ids, i32, are made of 0 .. 9. */
-Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 300)
+Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 60)
 {
     const int64_t all[2] = {0}, some[2] = {1, 3}, groups[3] = {0, 0, 4}, some_groups[3] = {1, 3, 4};
     CHECK_HALVES({&op_cross_entropy, all, 2, {F32(3, 7, 131), {WEIR_I32, SHAPE(3, 7)}}, 0},
@@ -420,7 +420,7 @@ Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 3
                   {F32(9, 64), {WEIR_I32, SHAPE(9)}, F32(9, 4), F32(9, 4), F32(9)}, 0});
 }
 
-Test(half, rows_of_a_table_are_those_of_f32_rounded_once, .timeout = 300)
+Test(half, rows_of_a_table_are_those_of_f32_rounded_once, .timeout = 60)
 {
     const int64_t vocab = 10;
     CHECK_HALVES({&op_embedding, NULL, 2, {{WEIR_I32, SHAPE(3, 7)}, F32(10, 1300)}, 0},
@@ -486,7 +486,7 @@ Test(half, a_product_may_be_kept_as_f32)
 }
 /* ---- AMX ---- */
 
-Test(half_amx, products_of_tensors_are_near_those_of_f32, .timeout = 300)
+Test(half_amx, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 {
     amx_machine_enter();
     check_products_of_tensors();

@@ -85,6 +85,18 @@ bool cores_use_but(int core)
     return mask_bytes > 0 && CPU_COUNT_S(sizeof(rest), rest) > 0 && sched_setaffinity(0, sizeof(rest), rest) == 0;
 }
 
+void cores_leave(int core)
+{
+    cpu_set_t own[SETS], rest[SETS];
+    memset(own, 0, sizeof(own));
+    if (core < 0 || sched_getaffinity(0, sizeof(own), own))
+        return;
+    memcpy(rest, own, sizeof(rest));
+    CPU_CLR_S(core, sizeof(rest), rest);
+    if (CPU_COUNT_S(sizeof(rest), rest) > 0 && !sched_setaffinity(0, sizeof(rest), rest))
+        sched_setaffinity(0, sizeof(own), own);
+}
+
 int cores_at(uint32_t number)
 {
     uint32_t left = number % (uint32_t)cores_in_mask();

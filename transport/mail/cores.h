@@ -35,6 +35,9 @@ int cores_online(void);
 bool cores_use(void);
 bool cores_use_but(int core);
 
+/* Moves the calling thread off `core`, if it may run on others. It may run on the same cores afterwards as before. */
+void cores_leave(int core);
+
 /* The number-th core of the mask, counted round and round; -1: nothing is known. And binds the calling thread to it. */
 int cores_at(uint32_t number);
 bool cores_pin(uint32_t number);

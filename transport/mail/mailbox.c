@@ -229,8 +229,7 @@ static void team_spread(struct mailbox *box)
         if (other == box || atomic_load_explicit(&other->core, memory_order_relaxed) != core ||
             atomic_load_explicit(&other->ring->asleep, memory_order_relaxed) != MAILBOX_AWAKE)
             continue;
-        if (cores_use_but(core))
-            cores_use();
+        cores_leave(core);
         team_tell_core(box);
         return;
     }
@@ -293,40 +292,31 @@ bool mailbox_sleep(struct mailbox *box, int64_t deadline)
     return in_time;
 }
 
-/* It began to wait at `start`, slept, and runs again: learns how long to spin. */
-static void mailbox_learn(struct mailbox *box, int64_t start)
-{
-    /* relaxed: the sleep ended behind the store */
-    int64_t called = atomic_load_explicit(&box->ring->called_ns, memory_order_relaxed);
-    spin_slept(&box->spin, start, called, park_now_ns());
-}
-
-bool mailbox_wait(struct mailbox *box, int64_t deadline)
+static bool wait_as(struct mailbox *box, struct spin *spin, int64_t deadline)
 {
     while (!mailbox_pending(box)) {
-        int64_t start = park_now_ns(), end = spin_until(&box->spin, start);
+        int64_t start = park_now_ns(), end = spin_until(spin, start);
         if (mailbox_spin(box, start, end < deadline ? end : deadline)) {
-            spin_met(&box->spin);
+            spin_met(spin);
             return true;
         }
         if (!mailbox_sleep(box, deadline))
             return mailbox_pending(box);
-        mailbox_learn(box, start);
+        /* relaxed: the sleep ended behind the store */
+        spin_slept(spin, start, atomic_load_explicit(&box->ring->called_ns, memory_order_relaxed), park_now_ns());
         if (box->team)
             team_spread(box);
     }
     return true;
 }
 
+bool mailbox_wait(struct mailbox *box, int64_t deadline)
+{
+    return wait_as(box, &box->spin, deadline);
+}
+
 void mailbox_wait_at_rest(struct mailbox *box)
 {
-    const struct spin rest = spin_fixed(box->spin.least_ns);
-    while (!mailbox_pending(box)) {
-        int64_t start = park_now_ns();
-        if (mailbox_spin(box, start, spin_until(&rest, start)))
-            return;
-        mailbox_sleep(box, PARK_FOREVER);
-        if (box->team)
-            team_spread(box);
-    }
+    struct spin least = spin_fixed(box->spin.least_ns);
+    wait_as(box, &least, PARK_FOREVER);
 }

@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include "transport/mail/cores.h"
+#include "transport/mail/spin.h"
 
 #define NS_PER_S 1000000000
 #define WAKE_ROUNDS 16
 #define WAKE_COST_DEFAULT_NS 20000 /* when no thread can be had to measure it */
-#define WAKE_COST_MAX_NS 100000    /* more is not the wake-up but others who use the cores */
 
 int64_t park_now_ns(void)
 {
@@ -165,5 +165,5 @@ int64_t park_wake_cost_ns(void)
 {
     int64_t cost_ns = wake_game_ns(), again_ns = wake_game_ns();
     cost_ns = cost_ns > again_ns ? cost_ns : again_ns;
-    return cost_ns < WAKE_COST_MAX_NS ? cost_ns : WAKE_COST_MAX_NS;
+    return cost_ns < SPIN_WAKE_MAX_NS ? cost_ns : SPIN_WAKE_MAX_NS;
 }

@@ -11,7 +11,6 @@
 #include "apps/weir/bench/actors.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "apps/common/measure.h"
@@ -283,7 +282,7 @@ static weir_status measure_round(struct bench *bench, int round)
 
 /* ---- short runs ---- */
 
-/* The times of a step in each run, sorted when they are told; and how the workers slept in weir's. */
+/* The times of a step in each run, and how the workers slept in weir's. */
 struct short_runs {
     int runs;
     int64_t steps;
@@ -334,29 +333,21 @@ static weir_status measure_short(const struct bench_case *c, bool quick, struct 
     return status;
 }
 
-/* The sorted value that `share` of them are below. */
-static double quantile(const double *sorted, int count, double share)
-{
-    return sorted[(int)(share * (count - 1) + 0.5)];
-}
-
 static const int quantiles[] = {50, 90, 99};
 #define QUANTILES (sizeof quantiles / sizeof *quantiles)
 
 static void report_short(const char *name, const char *text, struct short_runs *of, bool json, FILE *to)
 {
     double ns[QUANTILES], by_hand[QUANTILES];
-    measure_median(of->seconds, of->runs); /* sorts them */
-    measure_median(of->by_hand, of->runs);
     for (size_t i = 0; i < QUANTILES; i++) {
-        ns[i] = NS * quantile(of->seconds, of->runs, quantiles[i] / 100.0);
-        by_hand[i] = NS * quantile(of->by_hand, of->runs, quantiles[i] / 100.0);
+        ns[i] = NS * measure_quantile(of->seconds, of->runs, quantiles[i] / 100.0);
+        by_hand[i] = NS * measure_quantile(of->by_hand, of->runs, quantiles[i] / 100.0);
     }
     for (size_t i = 0; json && i < QUANTILES; i++)
-        fprintf(to, "\"short_%s_p%d_ns\": %.2f, \"raw_short_%s_p%d_ns\": %.2f, ", name, quantiles[i], ns[i], name, quantiles[i],
+        fprintf(to, ", \"short_%s_p%d_ns\": %.2f, \"raw_short_%s_p%d_ns\": %.2f", name, quantiles[i], ns[i], name, quantiles[i],
                 by_hand[i]);
     if (json)
-        fprintf(to, "\"short_%s_sleeps_per_s\": %.0f, \"short_%s_sleep_us\": %.1f, ", name, of->sleeps_per_s, name,
+        fprintf(to, ", \"short_%s_sleeps_per_s\": %.0f, \"short_%s_sleep_us\": %.1f", name, of->sleeps_per_s, name,
                 1e6 * of->sleep_seconds);
     else
         fprintf(to, "%-40s %9.0f %9.0f %9.0f   by hand %9.0f %9.0f %9.0f   %7.0f sleeps/s of %.0f us\n", text, ns[0], ns[1],
@@ -425,7 +416,7 @@ static void report_json(struct bench *bench, FILE *to)
         if (by_hand > 0)
             fprintf(to, "\"raw_%s_ns\": %.2f, ", case_names[i], by_hand);
     }
-    fprintf(to, "\"raw_handoff_ns\": %.1f, ", NS * measure_median(bench->handoff, bench->rounds));
+    fprintf(to, "\"raw_handoff_ns\": %.1f", NS * measure_median(bench->handoff, bench->rounds));
 }
 
 static void report(struct bench *bench, FILE *to)
@@ -457,9 +448,9 @@ static weir_status measure(struct bench *bench, bool json, bool quick, FILE *to)
     if (!status && !bench->device)
         status = short_runs(json, quick, to);
     if (!status && !bench->device)
-        fprintf(to, json ? "\"shared_cache\": \"%s\", " : "the first two cores share: %s\n", shared_cache());
+        fprintf(to, json ? ", \"shared_cache\": \"%s\"" : "the first two cores share: %s\n", shared_cache());
     if (!status && json)
-        fprintf(to, "\"rounds\": %d}\n", bench->rounds);
+        fputs("}\n", to);
     return status;
 }
 

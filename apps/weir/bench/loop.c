@@ -195,8 +195,7 @@ static void bench_close(bench *b)
 static void report(bench *b, int values, bool json, FILE *to)
 {
     for (int w = 0; w < WAYS; w++) {
-        double median = US * measure_median(b->seconds[w], values); /* which sorts */
-        double most = US * b->seconds[w][values - 1 - values / 100];
+        double median = US * measure_median(b->seconds[w], values), most = US * measure_quantile(b->seconds[w], values, 0.99);
         if (json)
             fprintf(to, "%s\"%s_us\": %.1f, \"%s_p99_us\": %.1f", w ? ", " : "{", way_names[w], median, way_names[w],
                     most);

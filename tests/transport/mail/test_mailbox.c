@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "transport/mail/cores.h"
 #include "transport/mail/mailbox.h"
 #include "transport/mail/park.h"
 
@@ -89,6 +90,21 @@ static void measure_wake_up(struct mailbox *box)
     cr_assert(mailbox_take(box, &got));
     pthread_join(sender, NULL);
     cr_expect_gt(box->spin.wake_ns, 2, "no wake-up takes 2 ns");
+}
+
+Test(mailbox, a_thread_that_leaves_a_core_may_run_where_it_might_before, .timeout = 120)
+{
+    cpu_set_t all, now, one;
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    const int core = sched_getcpu();
+    cores_leave(core);
+    cr_expect(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&one, &now) && sched_getcpu() == core);
+    cr_assert_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    cores_leave(core);
+    cr_expect(sched_getaffinity(0, sizeof now, &now) == 0 && CPU_EQUAL(&all, &now));
 }
 
 Test(mailbox, the_wake_up_that_ends_a_sleep_is_measured, .timeout = 120)
