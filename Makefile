@@ -393,6 +393,11 @@ $(OUT)/tests/test_faults: | $(PROGRAMS) $(INJECTOR)
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
 	$(call link)
 
+# A library that is installed never aborts: its assertions are checked where suites run under sanitizers.
+ifeq (,$(SAN))
+$(LIB_SRC:%.c=$(OUT)/%.o): INCLUDE += -DNDEBUG
+endif
+
 # Programs and suites ask for the short names.
 $(OUT)/apps/%.o $(OUT)/tests/%.o: INCLUDE += -DWEIR_SHORT_NAMES
 

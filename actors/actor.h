@@ -11,7 +11,8 @@
  * `unmet` when that counter leaves or reaches zero: O(1), whatever the fan-in.
  *
  * The other end of an edge is either on the same lane, and is reached through a pointer, or on another, and is reached
- * through the lane's outbox. Nothing else differs.
+ * through the lane's outbox. Several readers on one other lane get one message for all of them (a relay, see below). Nothing
+ * else differs.
  *
  * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is on cache lines of
  * its own, so that neighbours in an array may belong to different workers. Invariants: actor_check().
@@ -48,16 +49,18 @@ struct slot_patches {
 struct actor_port {
     _Alignas(64) struct regst_reader reader;
     struct actor *actor;
-    struct actor_edge *edge; /* the producer's end, when it is on the same lane */
-    struct outgoing free;    /* used when it is not */
+    struct actor_edge *edge; /* the producer's end, or a relay's, when it is on the same lane */
+    struct outgoing free;    /* used when it is not; of a relay's first port: the relay's */
     struct slot_patches patches;
 };
 
-/* An output register. */
+/* An output register. Or a *relay*: it stands for a register of another lane in front of several readers on this one (a branch,
+ * graph/plan/spread/branch.h). A READY for the branch fills a slot of the relay; when the last reader has freed the slot, the
+ * relay's FREE goes out. */
 struct actor_out {
     _Alignas(64) struct regst regst;
-    struct actor *actor;
-    struct actor_edge *edges; /* one per reader */
+    struct actor *actor;      /* NULL: a relay */
+    struct actor_edge *edges; /* one per reader on this lane, one per branch on others */
     uint32_t edge_count;
     struct slot_patches patches;
 };
@@ -66,13 +69,14 @@ struct actor_edge {
     _Alignas(64) struct actor_out *out;
     struct actor_port *port; /* the reader's end, when it is on the same lane */
     struct outgoing ready;   /* used when it is not */
-    uint32_t cursor;         /* the next slot that this reader will free */
+    uint32_t cursor;         /* the next slot that this reader, or branch, will free */
 };
 
 /* Both ends of an edge: what a message's edge leads to. In one table by edge, whichever lanes they belong to. */
 struct edge_ends {
-    struct actor_port *port; /* NULL: the port reads a constant, there is nothing to count */
-    struct actor_edge *edge;
+    struct actor_port *port;  /* NULL: the port reads a constant, there is nothing to count */
+    struct actor_edge *edge;  /* the register's; of all ports of a branch the same */
+    struct actor_out *relay;  /* of the first port of a branch of several; else NULL */
 };
 
 struct actor_kernel {
@@ -104,6 +108,7 @@ struct actor {
     uint32_t cost_ns;   /* of a firing, as last measured */
     uint32_t row;       /* so many firings may go by before the worker chooses again */
     uint32_t unclocked; /* firings until the next one that is measured */
+    bool rows;          /* firings in a row are settled together */
 
     /* seldom used */
     uint32_t id;    /* plan_actor_id */

@@ -228,9 +228,9 @@ static void deliver_or_keep(struct lane *lane, struct ahead_queue *queue, enum a
     else if (delivery == AHEAD_PUT && !AHEAD_WITHOUT(PUT))
         ring_add(&queue->put, message);
     else if (message.edge)
-        edge_tell(lane, message.edge);
+        edge_tell(lane, message.edge, 1);
     else
-        port_tell(lane, message.port);
+        port_tell(lane, message.port, 1);
 }
 
 static void tell_reader(struct lane *lane, struct ahead_queue *queue, const struct ahead_edge *ahead,
@@ -256,17 +256,18 @@ static void tell_all(struct actor *actor, uint64_t ticket)
     for (uint32_t o = 0; o < actor->out_count; edge += actor->outs[o++].edge_count) {
         struct actor_out *out = &actor->outs[o];
         uint32_t slot = out->regst.slot;
-        if (out_fired(out))
+        if (out_fired(out, 1))
             for (uint32_t k = 0; k < out->edge_count; k++)
                 tell_reader(actor->lane, queue, edge[k], &out->edges[k], slot, ticket);
     }
     for (uint32_t p = 0; p < actor->port_count; p++) {
         struct actor_port *port = &actor->ports[p];
         uint32_t slot = port->reader.slot;
-        if (port_fired(port))
+        if (port_fired(port, 1))
             tell_producer(actor->lane, queue, actor->ahead->in[p], port, slot, ticket);
     }
-    actor_counted(actor);
+    actor_next(actor);
+    actor_counted(actor, 1);
     pass_turn(actor);
 }
 
@@ -321,9 +322,9 @@ static bool ring_tell(struct ahead_ring *ring, uint64_t newest)
             break;
         ring->first++;
         if (message->edge)
-            edge_tell(message->edge->out->actor->lane, message->edge);
+            edge_tell(message->edge->out->actor->lane, message->edge, 1);
         else
-            port_tell(message->port->actor->lane, message->port);
+            port_tell(message->port->actor->lane, message->port, 1);
     }
     return ring->first != first;
 }

@@ -31,51 +31,39 @@ void lane_close(struct lane *lane)
 /* A message says at most MESSAGE_COUNT_MAX. */
 static void line_flush_many(struct outgoing *line)
 {
-    struct message message = line->message;
-    message.count = MESSAGE_COUNT_MAX;
     for (; line->unsent > MESSAGE_COUNT_MAX; line->unsent -= MESSAGE_COUNT_MAX)
-        line->end->post(line->end, message);
+        line->end->post(line->end, message_counted(line->message, MESSAGE_COUNT_MAX));
 }
 
-/* Messages for one end, that go there together. */
-struct gathered {
-    struct bus_end *end;
-    uint32_t count;
-    struct message messages[GATHERED_MAX];
-};
-
-static void gathered_post(struct gathered *g)
+static void post_together(struct bus_end *end, const struct message *messages, uint32_t count)
 {
-    if (g->end->post_many && g->count > 1)
-        g->end->post_many(g->end, g->messages, g->count);
+    if (end->post_many && count > 1)
+        end->post_many(end, messages, count);
     else
-        for (uint32_t i = 0; i < g->count; i++)
-            g->end->post(g->end, g->messages[i]);
-    g->count = 0;
+        for (uint32_t i = 0; i < count; i++)
+            end->post(end, messages[i]);
 }
 
-/* Lines for one end that stand next to each other are gathered; on two workers all are. */
+/* Lines for one end that stand next to each other are posted together; on two workers all are. */
 void lane_flush(struct lane *lane)
 {
     struct bus_end *posted = NULL; /* that is to be flushed: there is one such end, the network's */
-    struct gathered gathered;
-    gathered.count = 0;
-    for (uint32_t i = 0; i < lane->outbox.count; i++) {
-        struct outgoing *line = lane->outbox.lines[i];
-        if (gathered.count && (gathered.end != line->end || gathered.count == GATHERED_MAX))
-            gathered_post(&gathered);
-        if (line->unsent > MESSAGE_COUNT_MAX)
-            line_flush_many(line);
-        gathered.end = line->end;
-        gathered.messages[gathered.count] = line->message;
-        gathered.messages[gathered.count++].count = (uint16_t)line->unsent;
-        line->unsent = 0;
-        if (line->end->flush)
-            posted = line->end;
-    }
-    if (gathered.count)
-        gathered_post(&gathered);
+    struct outgoing *const *line = lane->outbox.lines, *const *last = line + lane->outbox.count;
     lane->outbox.count = 0;
+    while (line < last) {
+        struct message messages[GATHERED_MAX];
+        struct bus_end *end = (*line)->end;
+        uint32_t count = 0;
+        for (; line < last && (*line)->end == end && count < GATHERED_MAX; line++) {
+            struct outgoing *one = *line;
+            if (one->unsent > MESSAGE_COUNT_MAX)
+                line_flush_many(one);
+            messages[count++] = message_counted(one->message, (uint16_t)one->unsent);
+            one->unsent = 0;
+        }
+        post_together(end, messages, count);
+        posted = end->flush ? end : posted;
+    }
     if (posted)
         posted->flush(posted);
 }

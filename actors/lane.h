@@ -89,13 +89,14 @@ void lane_close(struct lane *lane);
 /* Sends everything in the outbox. */
 void lane_flush(struct lane *lane);
 
-/* Puts one more slot on a line. */
-static inline void lane_send(struct lane *lane, struct outgoing *line)
+/* Puts so many more slots on a line. */
+static inline void lane_send(struct lane *lane, struct outgoing *line, uint32_t slots)
 {
-    if (line->unsent++ == 0) {
+    if (line->unsent == 0) {
         assert(lane->outbox.count < lane->outbox.room);
         lane->outbox.lines[lane->outbox.count++] = line;
     }
+    line->unsent += slots;
 }
 
 #endif

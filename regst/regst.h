@@ -7,12 +7,13 @@
  *       credits  slots it may still fill              arrived  published slots that it has not yet freed
  *       filled   firings into the slot at `slot`      held     firings on the slot at `slot`
  *
- *          regst_fire() -- every `fill`-th time --- published: arrived + 1 ---> reader_arrive()
- *          regst_freed() <-- when the last reader has let go --- freed --------- reader_fire(), every `hold`-th time
+ *          regst_fire() -- every `fill`-th firing -- published: arrived + 1 --> reader_arrive()
+ *          regst_freed() <-- when the last reader has let go --- freed --------- reader_fire(), every `hold`-th firing
  *
  * With several readers a slot counts as free when each has freed it: `pending` holds per slot how many have not.
  * Since every reader frees in order, slots become free in order too; each reader's place is a cursor (edge state of
- * the producer). Each event costs O(1) per slot.
+ * the producer). Each event costs O(1) per slot,
+ * however many firings it stands for.
  *
  * Invariants: credits <= slots; filled < fill; held < hold; arrived <= slots. Over all: credits + slots published and
  * not yet freed by all = slots, when no message is under way.
@@ -53,24 +54,49 @@ void reader_init(struct regst_reader *reader, uint32_t slots, uint32_t hold, uin
 void regst_check(const struct regst *regst);
 void reader_check(const struct regst_reader *reader);
 
-static inline uint32_t slot_next(uint32_t slot, uint32_t slots)
+/* The slot that comes `count` <= `slots` behind. */
+static inline uint32_t slot_after(uint32_t slot, uint32_t count, uint32_t slots)
 {
-    return slot + 1 == slots ? 0 : slot + 1;
+    slot += count;
+    return slot >= slots ? slot - slots : slot;
 }
 
-/* The producer fired, with credit. True: the slot is full and is published; a credit is spent (unless nobody reads). */
-static inline bool regst_fire(struct regst *regst)
+/* How many slots so many more firings complete, when each takes `each` of them; `*begun` counts those on the next. Where the compiler knows
+ * that it is one firing, it knows that this is no slot or one. */
+static inline uint32_t slots_complete(uint32_t firings, uint32_t each, uint32_t *begun)
 {
-    assert(regst->credits > 0);
-    if (regst->fill > 1 && ++regst->filled < regst->fill)
-        return false;
-    regst->filled = 0;
+    if (each > 1) {
+        *begun += firings;
+        if (*begun < each)
+            return 0;
+        if (firings > 1)
+            firings = *begun / each;
+        *begun -= firings * each;
+    }
+    return firings;
+}
+
+/* How often the producer may fire before it is out of credit. */
+static inline uint64_t regst_room(const struct regst *regst)
+{
+    return (uint64_t)regst->credits * regst->fill - regst->filled;
+}
+
+/* The producer fired so often, with credit. Returns how many slots are full now and are published; each costs a credit
+ * (unless nobody reads). */
+static inline uint32_t regst_fire(struct regst *regst, uint32_t firings)
+{
+    assert(firings <= regst_room(regst));
+    uint32_t full = slots_complete(firings, regst->fill, &regst->filled);
+    if (!full)
+        return 0;
     if (regst->readers > 1)
-        regst->pending[regst->slot] = regst->readers;
+        for (uint32_t i = 0; i < full; i++)
+            regst->pending[slot_after(regst->slot, i, regst->slots)] = regst->readers;
     if (regst->readers > 0)
-        regst->credits--;
-    regst->slot = slot_next(regst->slot, regst->slots);
-    return true;
+        regst->credits -= full;
+    regst->slot = slot_after(regst->slot, full, regst->slots);
+    return full;
 }
 
 /* The reader at `cursor` let go of `count` slots; returns how many of them have now been freed by all, as credits. */
@@ -79,7 +105,7 @@ static inline uint32_t regst_freed(struct regst *regst, uint32_t *cursor, uint32
     uint32_t free_now = count;
     if (regst->readers > 1) {
         free_now = 0;
-        for (uint32_t i = 0; i < count; i++, *cursor = slot_next(*cursor, regst->slots)) {
+        for (uint32_t i = 0; i < count; i++, *cursor = slot_after(*cursor, 1, regst->slots)) {
             assert(regst->pending[*cursor] > 0);
             free_now += --regst->pending[*cursor] == 0;
         }
@@ -95,16 +121,22 @@ static inline void reader_arrive(struct regst_reader *reader, uint32_t count)
     assert(reader->arrived <= reader->slots);
 }
 
-/* The reader fired on its slot. True: it is done with the slot, which is to be freed. */
-static inline bool reader_fire(struct regst_reader *reader)
+/* How often the reader may fire before it has nothing to read. */
+static inline uint64_t reader_room(const struct regst_reader *reader)
 {
-    assert(reader->arrived > 0);
-    if (reader->hold > 1 && ++reader->held < reader->hold)
-        return false;
-    reader->held = 0;
-    reader->arrived--;
-    reader->slot = slot_next(reader->slot, reader->slots);
-    return true;
+    return (uint64_t)reader->arrived * reader->hold - reader->held;
+}
+
+/* The reader fired so often on what has arrived. Returns how many slots it is done with, which are to be freed. */
+static inline uint32_t reader_fire(struct regst_reader *reader, uint32_t firings)
+{
+    assert(firings <= reader_room(reader));
+    uint32_t done = slots_complete(firings, reader->hold, &reader->held);
+    if (!done)
+        return 0;
+    reader->arrived -= done;
+    reader->slot = slot_after(reader->slot, done, reader->slots);
+    return done;
 }
 
 #endif

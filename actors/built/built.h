@@ -23,7 +23,8 @@ struct built {
     struct actor_port *ports;    /* without those that read constants */
     struct edge_ends *ends;      /* by plan port */
     struct actor_out *outs;
-    struct actor_edge *edges;    /* by register, and in it by port */
+    struct actor_edge *edges;    /* by register, and in it by port; then those of the relays */
+    struct actor_out *relays;
     struct actor_kernel *kernels;
     uint32_t *pending;
     weir_view *views;            /* by operand */

@@ -16,6 +16,7 @@
 #include "actors/session/session.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/plan/spread/branch.h"
 
 #define LINE_BYTES 64
 #define PENDING_ALIGN (LINE_BYTES / sizeof(uint32_t)) /* registers of different workers share no line */
@@ -23,7 +24,12 @@
 /* Facts that are only known while a session is built. */
 struct building {
     struct weir_session *s;
+    uint32_t *first;       /* by port: of its branch (graph/plan/spread/branch.h) */
+    uint32_t *readers;     /* by port, of the first of a branch: how many it has */
     uint32_t *edges;       /* by register: of its edges, those that are made */
+    uint32_t *pending;     /* behind what registers and relays have of it */
+    struct actor_out *relay;        /* the next one, */
+    struct actor_edge *relay_edge;  /* and its first edge */
     uint32_t *patches;     /* by ring: of its patches, those that are made */
     struct actor **caller; /* by operand: the actor of the kernel that this process calls with it; NULL: none */
 };
@@ -50,23 +56,38 @@ static size_t pending_room(const plan_regst *regst)
     return (regst->slots + PENDING_ALIGN - 1) / PENDING_ALIGN * PENDING_ALIGN;
 }
 
-static bool build_arrays(struct weir_session *s)
+/* Whether the branch that begins at the port has a relay here: it has several readers, and this process runs them. */
+static bool has_relay(const struct building *b, uint32_t p)
 {
+    return b->readers[p] > 1 && b->s->built.lane_of[b->s->plan->ports[p].actor.i];
+}
+
+static bool build_arrays(const struct building *building)
+{
+    struct weir_session *s = building->s;
     const weir_plan *plan = s->plan;
     struct built *b = &s->built;
-    size_t pending = 0;
+    size_t pending = 0, relays = 0;
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         pending += pending_room(&plan->regsts[r]);
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        if (!has_relay(building, p))
+            continue;
+        pending += pending_room(&plan->regsts[plan->ports[p].regst.i]);
+        relays++;
+    }
     b->actors = array_new(plan->actors_count, sizeof(*b->actors));
     b->ports = array_new(plan->ports_count, sizeof(*b->ports));
     b->ends = array_new(plan->ports_count, sizeof(*b->ends));
     b->outs = array_new(plan->regsts_count, sizeof(*b->outs));
-    b->edges = array_new(plan->ports_count, sizeof(*b->edges));
+    b->edges = array_new(plan->ports_count + relays, sizeof(*b->edges)); /* a relay's ports but one have no other edge */
+    b->relays = array_new(relays, sizeof(*b->relays));
     b->kernels = array_new(plan->kernels_count, sizeof(*b->kernels));
     b->pending = array_new(pending, sizeof(*b->pending));
     b->views = array_new(plan->operands_count, sizeof(*b->views));
     b->patches = array_new(plan->operands_count, sizeof(*b->patches));
-    return b->actors && b->ports && b->ends && b->outs && b->edges && b->kernels && b->pending && b->views && b->patches;
+    return b->actors && b->ports && b->ends && b->outs && b->edges && b->relays && b->kernels && b->pending && b->views &&
+           b->patches;
 }
 
 void session_unbuild(struct weir_session *s)
@@ -76,6 +97,7 @@ void session_unbuild(struct weir_session *s)
     free(s->built.ends);
     free(s->built.outs);
     free(s->built.edges);
+    free(s->built.relays);
     free(s->built.kernels);
     debug_close(&s->debug);
     free(s->built.pending);
@@ -130,35 +152,63 @@ static void build_ports(struct weir_session *s)
     }
 }
 
-/* Edges lie in the order of registers: a counting sort of the ports. */
-static void count_edges(struct weir_session *s)
+/* Edges lie in the order of registers: a counting sort of the branches. */
+static void count_edges(struct building *b)
 {
+    struct weir_session *s = b->s;
     const weir_plan *plan = s->plan;
     for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->built.ends[p].port)
+        if (b->first[p] == p)
             s->built.outs[plan->ports[p].regst.i].edge_count++;
     struct actor_edge *next = s->built.edges;
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
         s->built.outs[r].edges = next;
         next += s->built.outs[r].edge_count;
     }
+    b->relay_edge = next;
 }
 
-static void build_outs(struct weir_session *s)
+static void build_outs(struct building *b)
 {
+    struct weir_session *s = b->s;
     const weir_plan *plan = s->plan;
-    uint32_t *pending = s->built.pending;
+    b->pending = s->built.pending;
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
         const plan_regst *regst = &plan->regsts[r];
         struct actor_out *out = &s->built.outs[r];
-        regst_init(&out->regst, regst->slots, regst->fill ? regst->fill : 1, regst->initial, out->edge_count, pending);
-        pending += pending_room(regst);
+        regst_init(&out->regst, regst->slots, regst->fill ? regst->fill : 1, regst->initial, out->edge_count, b->pending);
+        b->pending += pending_room(regst);
         if (regst->producer.i != PLAN_NONE)
             out->actor = &s->built.actors[regst->producer.i];
     }
 }
 
-/* Ties the two ends of port p's edge together: by pointers on one lane, by messages between two. */
+/* The relay of the branch that begins at port p. */
+static void build_relay(struct building *b, uint32_t p)
+{
+    struct weir_session *s = b->s;
+    const plan_regst *regst = &s->plan->regsts[s->plan->ports[p].regst.i];
+    struct actor_out *relay = s->built.ends[p].relay = b->relay++;
+    relay->edges = b->relay_edge;
+    b->relay_edge += b->readers[p];
+    regst_init(&relay->regst, regst->slots, 1, regst->initial, b->readers[p], b->pending);
+    b->pending += pending_room(regst);
+}
+
+/* Port p is one of several in its branch, and behind their relay. */
+static void join_relay(struct building *b, uint32_t p)
+{
+    struct edge_ends *ends = b->s->built.ends;
+    struct actor_out *relay = ends[b->first[p]].relay;
+    if (!relay)
+        return;
+    struct actor_edge *edge = &relay->edges[relay->edge_count++];
+    *edge = (struct actor_edge){.out = relay, .port = ends[p].port};
+    ends[p].port->edge = edge;
+}
+
+/* Ties the two ends of the edge of the branch that begins at port p together: by pointers on one lane, by messages between
+ * two. */
 static void build_edge(struct building *b, uint32_t p)
 {
     struct weir_session *s = b->s;
@@ -180,6 +230,24 @@ static void build_edge(struct building *b, uint32_t p)
     edge->ready.message = (struct message){.edge = p, .kind = MESSAGE_READY};
     port->free.end = bus_find(&s->bus, producer->id);
     port->free.message = (struct message){.edge = p, .kind = MESSAGE_FREE};
+    if (has_relay(b, p))
+        build_relay(b, p);
+}
+
+static void build_edges(struct building *b)
+{
+    struct edge_ends *ends = b->s->built.ends;
+    b->relay = b->s->built.relays;
+    for (uint32_t p = 0; p < b->s->plan->ports_count; p++) {
+        if (!ends[p].port)
+            continue;
+        if (b->first[p] == p)
+            build_edge(b, p);
+        else
+            ends[p].edge = ends[b->first[p]].edge;
+        if (b->readers[b->first[p]] > 1)
+            join_relay(b, p);
+    }
 }
 
 /* ---- what kernels are called with ---- */
@@ -406,18 +474,35 @@ static weir_status build_ranks(struct weir_session *s)
 
 /* ---- all of it ---- */
 
+/* Which readers are told together. Over a line those that share a transfer are. */
+static weir_status find_branches(struct building *b)
+{
+    const struct weir_session *s = b->s;
+    const weir_plan *plan = s->plan;
+    weir_status status = plan_branches(plan, built_rank(&s->built), s->workers.of_queue,
+                                       s->built.cluster ? s->built.cluster->links.transfer_of : NULL, b->first);
+    for (uint32_t p = 0; !status && p < plan->ports_count; p++)
+        if (b->first[p] != PLAN_NONE)
+            b->readers[b->first[p]]++;
+    return status;
+}
+
 static bool building_open(struct building *b, struct weir_session *s)
 {
     const weir_plan *plan = s->plan;
     *b = (struct building){.s = s};
+    b->first = calloc(plan->ports_count + (size_t)1, sizeof(*b->first));
+    b->readers = calloc(plan->ports_count + (size_t)1, sizeof(*b->readers));
     b->edges = calloc(plan->regsts_count + (size_t)1, sizeof(*b->edges));
     b->patches = calloc(ring_count(plan) + (size_t)1, sizeof(*b->patches));
     b->caller = calloc(plan->operands_count + (size_t)1, sizeof(*b->caller));
-    return b->edges && b->patches && b->caller;
+    return b->first && b->readers && b->edges && b->patches && b->caller && !find_branches(b);
 }
 
 static void building_close(struct building *b)
 {
+    free(b->first);
+    free(b->readers);
     free(b->edges);
     free(b->patches);
     free(b->caller);
@@ -442,11 +527,9 @@ static weir_status build_all(struct building *b)
     for (uint32_t a = 0; a < plan->actors_count; a++)
         build_actor(s, a);
     build_ports(s);
-    count_edges(s);
-    build_outs(s);
-    for (uint32_t p = 0; p < plan->ports_count; p++)
-        if (s->built.ends[p].port)
-            build_edge(b, p);
+    count_edges(b);
+    build_outs(b);
+    build_edges(b);
     build_views(b);
     status = build_kernels(s);
     if (!status)
@@ -469,7 +552,7 @@ static weir_status build_all(struct building *b)
 weir_status session_build(struct weir_session *s)
 {
     struct building b;
-    weir_status status = building_open(&b, s) && build_arrays(s)
+    weir_status status = building_open(&b, s) && build_arrays(&b)
                              ? build_all(&b)
                              : error_set(WEIR_E_MEMORY, "no memory for %u actors", s->plan->actors_count);
     building_close(&b);

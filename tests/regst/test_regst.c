@@ -14,8 +14,8 @@ Test(regst, producer_waits_when_it_has_no_credit, .timeout = 120)
     struct regst regst;
     uint32_t cursor = 0;
     regst_init(&regst, 2, 1, 0, 1, NULL);
-    cr_assert(regst_fire(&regst));
-    cr_assert(regst_fire(&regst));
+    cr_assert(regst_fire(&regst, 1));
+    cr_assert(regst_fire(&regst, 1));
     cr_assert_eq(regst.credits, 0);
     cr_assert_eq(regst_freed(&regst, &cursor, 1), 1);
     cr_assert_eq(regst.credits, 1);
@@ -26,10 +26,10 @@ Test(regst, is_published_once_it_has_been_filled, .timeout = 120)
 {
     struct regst regst;
     regst_init(&regst, 1, 3, 0, 1, NULL);
-    cr_assert_not(regst_fire(&regst));
-    cr_assert_not(regst_fire(&regst));
+    cr_assert_not(regst_fire(&regst, 1));
+    cr_assert_not(regst_fire(&regst, 1));
     cr_assert_eq(regst.credits, 1, "a slot that is being filled keeps its credit");
-    cr_assert(regst_fire(&regst));
+    cr_assert(regst_fire(&regst, 1));
     cr_assert_eq(regst.credits, 0);
 }
 
@@ -37,9 +37,9 @@ Test(regst, reader_holds_a_slot_before_it_frees_it, .timeout = 120)
 {
     struct regst_reader reader;
     reader_init(&reader, 3, 2, 3);
-    cr_assert_not(reader_fire(&reader));
+    cr_assert_not(reader_fire(&reader, 1));
     cr_assert_eq(reader.slot, 0);
-    cr_assert(reader_fire(&reader));
+    cr_assert(reader_fire(&reader, 1));
     cr_assert_eq(reader.slot, 1);
     cr_assert_eq(reader.arrived, 2);
     reader_check(&reader);
@@ -60,7 +60,7 @@ Test(regst, that_nobody_reads_never_runs_out, .timeout = 120)
     struct regst regst;
     regst_init(&regst, 2, 1, 1, 0, NULL);
     for (int i = 0; i < 10; i++)
-        cr_assert(regst_fire(&regst));
+        cr_assert(regst_fire(&regst, 1));
     cr_assert_eq(regst.credits, 2);
 }
 
@@ -103,27 +103,36 @@ static void play_open(struct play *p, unsigned *seed)
         reader_init(&p->reader[r], p->model.slots, 1 + (uint32_t)rand_r(seed) % 3, initial);
 }
 
-static void play_produce(struct play *p)
+/* A row of at most so many firings, one by one in the model. Returns how many of them complete a slot. */
+static uint32_t row(uint64_t *fired, uint32_t each, uint32_t firings)
+{
+    uint32_t complete = 0;
+    while (firings--)
+        complete += ++*fired % each == 0;
+    return complete;
+}
+
+static void play_produce(struct play *p, uint32_t firings)
 {
     cr_assert_eq(p->regst.credits, model_free_slots(&p->model));
-    if (!p->regst.credits)
+    if (firings > regst_room(&p->regst))
         return;
     cr_assert_eq(p->regst.slot, p->model.published % p->model.slots);
-    bool full = ++p->fired % p->regst.fill == 0;
-    cr_assert_eq(regst_fire(&p->regst), full);
+    uint32_t full = row(&p->fired, p->regst.fill, firings);
+    cr_assert_eq(regst_fire(&p->regst, firings), full);
     p->model.published += full;
-    for (uint32_t r = 0; full && r < p->model.readers; r++)
-        reader_arrive(&p->reader[r], 1);
+    for (uint32_t r = 0; r < p->model.readers; r++)
+        reader_arrive(&p->reader[r], full);
 }
 
 /* Frees are sent late and together, as messages are. */
-static void play_read(struct play *p, uint32_t r)
+static void play_read(struct play *p, uint32_t r, uint32_t firings)
 {
-    if (!p->reader[r].arrived)
+    if (firings > reader_room(&p->reader[r]))
         return;
     cr_assert_eq(p->reader[r].slot, (p->model.freed[r] + p->owed[r]) % p->model.slots);
-    bool done = ++p->read[r] % p->reader[r].hold == 0;
-    cr_assert_eq(reader_fire(&p->reader[r]), done);
+    uint32_t done = row(&p->read[r], p->reader[r].hold, firings);
+    cr_assert_eq(reader_fire(&p->reader[r], firings), done);
     p->owed[r] += done;
 }
 
@@ -144,10 +153,11 @@ Test(regst, counts_as_a_model_that_remembers_everything, .timeout = 120)
         for (int i = 0; i < 300; i++) {
             uint32_t r = (uint32_t)rand_r(&seed) % p.model.readers;
             int what = rand_r(&seed) % 3;
+            uint32_t firings = 1 + (uint32_t)rand_r(&seed) % 4;
             if (what == 0)
-                play_produce(&p);
+                play_produce(&p, firings);
             else if (what == 1)
-                play_read(&p, r);
+                play_read(&p, r, firings);
             else
                 play_free(&p, r);
             regst_check(&p.regst);

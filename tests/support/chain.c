@@ -17,6 +17,11 @@ static void no_report(void *ctx, const char *said)
 
 weir_plan *chain_plan(const char *middle, bool hosts, int stages)
 {
+    return chain_plan_beside(middle, hosts, stages, 0);
+}
+
+weir_plan *chain_plan_beside(const char *middle, bool hosts, int stages, int beside)
+{
     uint32_t queue[DEVICES], last, regst;
     test_ops();
     sdf *s = sdf_new("chain", 1);
@@ -27,6 +32,11 @@ weir_plan *chain_plan(const char *middle, bool hosts, int stages)
     for (int i = 0; i < stages; i++) {
         last = sdf_actor(s, queue[i % DEVICES], "stage", .kernel = i == 1 ? middle : "test_sum");
         sdf_port(s, last, regst);
+        for (int k = 0; k < beside; k++) {
+            uint32_t other = sdf_actor(s, queue[i % DEVICES], "beside", .kernel = "test_sum");
+            sdf_port(s, other, regst);
+            sdf_regst(s, other, .items = ITEMS);
+        }
         regst = sdf_regst(s, last, .slots = 2, .items = ITEMS);
     }
     last = hosts ? sdf_actor(s, queue[DEVICES - 1], "y", SINK)

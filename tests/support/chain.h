@@ -21,6 +21,9 @@ enum { DEVICES = 4, ITEMS = 5, STAGES = 9 };
 /* `middle`: the op of the stage on device 1. `hosts`: a source and a sink, not a push and a pull. */
 weir_plan *chain_plan(const char *middle, bool hosts, int stages);
 
+/* The same, and so many actors beside each stage that read what it reads. */
+weir_plan *chain_plan_beside(const char *middle, bool hosts, int stages, int beside);
+
 /* The work of one rank's source and sink, and how far it is. */
 struct seen {
     struct rank *rank;

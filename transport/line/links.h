@@ -15,7 +15,7 @@
  * A register of another program makes no edge: it comes whenever that program has run and this one is about to.
  *
  * Ports of one rank and program that read the same pieces of the same register share a transfer: it is sent for the
- * first of them, the *leader*; to the others goes the bare READY.
+ * first of them, the *leader*; to others of another branch (graph/plan/spread/branch.h) goes the bare READY.
  *
  * The receiver has a *receive slot* for each slot of the register, in memory of exactly links->receive_bytes, which is
  * there before the first step. The next value is written there when by credit all readers have freed it. A gathered value

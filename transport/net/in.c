@@ -229,7 +229,7 @@ static uint32_t edge_short_of(const struct net *net, uint32_t rank, int64_t step
 {
     const weir_plan *plan = net->plan;
     for (uint32_t edge = 0; edge < plan->ports_count && plan->programs_count == 1; edge++) {
-        if (!net_edge_with(net, edge, rank))
+        if (net->route.first[edge] != edge || !net_edge_with(net, edge, rank))
             continue;
         uint64_t each = plan->actors[plan->ports[edge].actor.i].fires / plan->ports[edge].hold;
         if (each && net->route.passed[edge] / each < (uint64_t)steps)

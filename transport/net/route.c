@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "graph/base/error.h"
+#include "graph/plan/spread/branch.h"
 #include "graph/plan/spread/spread.h"
 #include "transport/net/inside.h"
 
@@ -15,19 +16,20 @@ static bool tables_make(struct net *net)
     net->route.passed = calloc(ports, sizeof(*net->route.passed));
     net->route.behind = calloc(ports, sizeof(*net->route.behind));
     net->route.follower = calloc(ports, sizeof(*net->route.follower));
+    net->route.first = calloc(ports, sizeof(*net->route.first));
     if (!net->route.rank_of || !net->route.outstanding || !net->route.passed || !net->route.behind ||
-        !net->route.follower)
+        !net->route.follower || !net->route.first ||
+        plan_branches(plan, net->env->rank, NULL, net->route.links->transfer_of, net->route.first))
         return false;
     for (uint32_t a = 0; a < plan->actors_count; a++)
         net->route.rank_of[a] = plan_rank_of(plan, a);
     return true;
 }
 
-/* Whether the port's two ends are this rank and a wired one. */
+/* Whether messages name the port's edge, and its two ends are this rank and a wired one. */
 static bool port_crosses(const struct net *net, uint32_t port)
 {
-    const weir_plan *plan = net->plan;
-    if (!plan_port_counts(plan, &plan->ports[port]))
+    if (net->route.first[port] != port)
         return false;
     uint32_t from = net_producer_rank(net, port), to = net_reader_rank(net, port);
     return (from == net->env->rank && net->peers.of[to].wired) || (to == net->env->rank && net->peers.of[from].wired);
@@ -40,7 +42,7 @@ static void followers_list(struct net *net)
         net->route.follower[p] = LINKS_NONE;
     for (uint32_t p = 0; p < net->plan->ports_count; p++) {
         const struct transfer *transfer = links_find(net->route.links, p);
-        if (!transfer || transfer->leader == p)
+        if (!transfer || transfer->leader == p || net->route.first[p] != p)
             continue;
         net->route.follower[p] = net->route.follower[transfer->leader];
         net->route.follower[transfer->leader] = p;
@@ -51,10 +53,10 @@ weir_status net_route(struct net *net, struct links *links, const struct arena *
 {
     const weir_plan *plan = net->plan;
     uint64_t messages = 16;
-    bool ok = tables_make(net);
     net->route.links = links;
     net->route.arenas = arenas;
     net->route.bus = bus;
+    bool ok = tables_make(net);
     if (ok)
         followers_list(net);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
@@ -88,4 +90,5 @@ void route_close(struct route *route)
     free(route->passed);
     free(route->behind);
     free(route->follower);
+    free(route->first);
 }

@@ -24,11 +24,12 @@ struct route {
     const struct bus *bus;
     struct mailbox mailbox;
     uint32_t *rank_of;          /* owned; by actor */
+    uint32_t *first;            /* owned; by edge: that which messages for its branch name (graph/plan/spread/branch.h) */
     uint32_t *outstanding;      /* owned; by edge */
     uint64_t *passed;           /* owned; by edge */
     uint32_t *behind;           /* owned; by edge that shares a transfer with its leader: slots that came, not yet
                                    made ready to it */
-    uint32_t *follower;         /* owned; by edge with a transfer: the next of those who share it; LINKS_NONE */
+    uint32_t *follower;         /* owned; by edge with a transfer: the next first of a branch that shares it; LINKS_NONE */
 };
 
 void route_close(struct route *route); /* also a zeroed one */

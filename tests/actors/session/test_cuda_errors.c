@@ -118,13 +118,13 @@ Test(cuda_errors, memory_may_run_out_at_each_allocation)
  * made when nothing ran. */
 #define ILLEGAL "an illegal memory access was encountered"
 #define USER "tests/actors/session/test_cuda_errors.c:[0-9][0-9]: * (*)"
-#define FAILED_IN_CALL "cuda:[01]: cu[ds][at]*: " ILLEGAL
+#define FAILED_IN_CALL "cuda:[01]: cu[dS][at]*: " ILLEGAL
 #define FAILED_AT_REST "a copy [tf]*o* a CUDA device: " ILLEGAL
 #define FAILED_LATER                                                                                                  \
     USER " in step [01] on *cuda:[01]: the device failed: cuda:[01]: " ILLEGAL " (cudaErrorIllegalAddress); under way were " \
          "* in step [01]*"
 #define FAILED_IN_CALL_OF USER " in step [01] on *cuda:[01]: the device failed: " FAILED_IN_CALL "*"
-#define FAILED_AT_OPEN USER " on cuda:[01]: cuda:[01]: " "cu[ds][at]*: " ILLEGAL
+#define FAILED_AT_OPEN USER " on cuda:[01]: cuda:[01]: " "cu[dS][at]*: " ILLEGAL
 #define FAILED_LAUNCH USER " failed on cuda:[01] in step [01]: *: " ILLEGAL
 
 Test(cuda_errors, a_device_may_fail_at_any_time)

@@ -300,13 +300,13 @@ static void forge(struct rank *rank)
     RANK_OK(rank, weir_session_close(s));
 }
 
-static void forge_all(rank_fn forge_as, weir_plan *plan, int64_t run)
+static void forge_each(rank_fn forge_as, weir_plan *plan, int64_t run, const struct forged *forged, size_t count)
 {
     struct forging forging = {.plan = plan, .run = run};
     forging.opened = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(forging.opened != MAP_FAILED);
-    for (int i = 0; i < FORGERIES; i++) {
-        forging.forged = &forgeries[i];
+    for (size_t i = 0; i < count; i++) {
+        forging.forged = &forged[i];
         atomic_store(forging.opened, false);
         struct ranks *ranks =
             ranks_run(forge_as, &forging, .count = 2, .link = RANKS_SHM, .result_bytes = sizeof(struct outcome));
@@ -317,6 +317,11 @@ static void forge_all(rank_fn forge_as, weir_plan *plan, int64_t run)
     }
     munmap(forging.opened, 1);
     weir_plan_free(forging.plan);
+}
+
+static void forge_all(rank_fn forge_as, weir_plan *plan, int64_t run)
+{
+    forge_each(forge_as, plan, run, forgeries, FORGERIES);
 }
 
 /* The lane of a push has no thread but the one that pushes. */
@@ -358,4 +363,27 @@ Test(lost, a_word_that_no_actor_posts_fails_a_session_at_rest)
 Test(lost, a_word_that_no_actor_posts_fails_a_session_that_runs)
 {
     forge_all(forge, chain_plan("test_sum", true, 2), INT64_C(1) << 40);
+}
+
+/* The port of `name`'s n-th actor. */
+static unsigned char port_of(const weir_plan *plan, const char *name, int n)
+{
+    uint32_t a = 0;
+    while (strcmp(plan_text(plan, plan->actors[a].name), name) || n--)
+        a++;
+    return (unsigned char)plan->actors[a].ports.first;
+}
+
+/* Stages 1 and 2 of four devices on two ranks: the first is read on rank 0, as is what stands beside it; those beside stage 2
+ * are on rank 1. */
+Test(lost, a_word_for_one_of_several_readers_that_are_told_together_fails_a_session)
+{
+    weir_plan *plan = chain_plan_beside("test_sum", true, 6, 2);
+    const unsigned char near = port_of(plan, "beside", 2), there = port_of(plan, "beside", 4), here = port_of(plan, "beside", 8);
+    const struct forged forged[] = {
+        {"a READY behind a pointer", {near, 0, 0, 0, 1, 0, 1, 0}},
+        {"a READY for the second of a branch", {here, 0, 0, 0, 1, 0, 1, 0}},
+        {"a FREE by the second of a branch", {there, 0, 0, 0, 1, 0, 2, 0}},
+    };
+    forge_each(forge, plan, INT64_C(1) << 40, forged, sizeof forged / sizeof *forged);
 }
