@@ -14,8 +14,8 @@
  * through the lane's outbox. Several readers on one other lane get one message for all of them (a relay, see below). Nothing
  * else differs.
  *
- * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is on cache lines of
- * its own, so that neighbours in an array may belong to different workers. Invariants: actor_check().
+ * An actor, its ports and its registers are touched by the thread of its lane alone. Each struct is apart from others
+ * (APART_BYTES), so that neighbours in an array may belong to different workers. Invariants: actor_check().
  */
 #ifndef ACTORS_ACTOR_H
 #define ACTORS_ACTOR_H
@@ -23,6 +23,7 @@
 #include <weir/op.h>
 
 #include "actors/lane.h"
+#include "graph/base/base.h"
 #include "regst/regst.h"
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -47,7 +48,7 @@ struct slot_patches {
 
 /* An input port: the reader's end of an edge. */
 struct actor_port {
-    _Alignas(64) struct regst_reader reader;
+    _Alignas(APART_BYTES) struct regst_reader reader;
     struct actor *actor;
     struct actor_edge *edge; /* the producer's end, or a relay's, when it is on the same lane */
     struct outgoing free;    /* used when it is not; of a relay's first port: the relay's */
@@ -58,7 +59,7 @@ struct actor_port {
  * graph/plan/spread/branch.h). A READY for the branch fills a slot of the relay; when the last reader has freed the slot, the
  * relay's FREE goes out. */
 struct actor_out {
-    _Alignas(64) struct regst regst;
+    _Alignas(APART_BYTES) struct regst regst;
     struct actor *actor;      /* NULL: a relay */
     struct actor_edge *edges; /* one per reader on this lane, one per branch on others */
     uint32_t edge_count;
@@ -66,7 +67,7 @@ struct actor_out {
 };
 
 struct actor_edge {
-    _Alignas(64) struct actor_out *out;
+    _Alignas(APART_BYTES) struct actor_out *out;
     struct actor_port *port; /* the reader's end, when it is on the same lane */
     struct outgoing ready;   /* used when it is not */
     uint32_t cursor;         /* the next slot that this reader, or branch, will free */
@@ -80,7 +81,7 @@ struct edge_ends {
 };
 
 struct actor_kernel {
-    _Alignas(64) weir_kernel_fn call; /* NULL: devices do it together, and their meeting is what is called */
+    _Alignas(APART_BYTES) weir_kernel_fn call; /* NULL: devices do it together, and their meeting is what is called */
     const struct actor_out *accumulate; /* adds to what is in its slot when that has been fired into; NULL: never */
     weir_kernel_args args;
     uint32_t id; /* plan_kernel_id */
@@ -89,7 +90,7 @@ struct actor_kernel {
 };
 
 struct actor {
-    _Alignas(64) uint32_t unmet;
+    _Alignas(APART_BYTES) uint32_t unmet;
     uint32_t rank; /* in the lane's ready set */
     struct lane *lane;
     struct actor_port *ports;

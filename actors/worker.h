@@ -118,7 +118,7 @@ struct worker {
     bool opened;             /* its owner has opened its queues, or failed to */
     bool stopped;            /* by STOP */
     char error[512];         /* where its kernels write their sentence */
-    _Alignas(64) struct flight flight;
+    _Alignas(APART_BYTES) struct flight flight;
 };
 
 #define WORKER_TURN 64

@@ -18,8 +18,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/spread/branch.h"
 
-#define LINE_BYTES 64
-#define PENDING_ALIGN (LINE_BYTES / sizeof(uint32_t)) /* registers of different workers share no line */
+#define PENDING_ALIGN (APART_BYTES / sizeof(uint32_t)) /* those of registers of different workers are apart */
 
 /* Facts that are only known while a session is built. */
 struct building {
@@ -38,14 +37,14 @@ struct building {
  * port, then by register. */
 #define RING_NONE UINT32_MAX
 
-/* Zeroed and on whole cache lines; NULL when there is no memory. */
+/* Zeroed, and apart from other arrays; NULL when there is no memory. */
 static void *array_new(size_t count, size_t item_bytes)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, item_bytes, &bytes) || bytes > SIZE_MAX - 2 * LINE_BYTES)
+    if (__builtin_mul_overflow(count, item_bytes, &bytes) || bytes > SIZE_MAX - 2 * APART_BYTES)
         return NULL;
-    bytes = (bytes + 2 * LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-    void *array = aligned_alloc(LINE_BYTES, bytes);
+    bytes = (bytes + 2 * APART_BYTES - 1) / APART_BYTES * APART_BYTES;
+    void *array = aligned_alloc(APART_BYTES, bytes);
     if (array)
         memset(array, 0, bytes);
     return array;

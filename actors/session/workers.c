@@ -121,8 +121,8 @@ static void assign_lanes(struct weir_session *s)
 weir_status session_alloc_lanes(struct weir_session *s)
 {
     s->outside.count = count_outside(s);
-    s->workers.list = aligned_alloc(64, s->workers.count * sizeof(*s->workers.list));
-    s->outside.lanes = aligned_alloc(64, (s->outside.count + 1) * sizeof(*s->outside.lanes));
+    s->workers.list = aligned_alloc(APART_BYTES, s->workers.count * sizeof(*s->workers.list));
+    s->outside.lanes = aligned_alloc(APART_BYTES, (s->outside.count + 1) * sizeof(*s->outside.lanes));
     s->built.lane_of = calloc(s->plan->actors_count + 1, sizeof(*s->built.lane_of));
     if (s->workers.list)
         memset(s->workers.list, 0, s->workers.count * sizeof(*s->workers.list));

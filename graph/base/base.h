@@ -50,6 +50,10 @@ weir_status op_level(const char **level);
 /* All that this build has, whether this processor can execute them or not: each higher than the last, then NULL. */
 const char *const *op_levels(void);
 
+/* What different threads write lies so many bytes apart: a processor fetches a cache line together with its neighbour, so two
+ * threads that write to neighbours take them from each other. */
+#define APART_BYTES 128
+
 /* FNV-1a, 64 bits: of the text; and of more bytes behind those that `hash` is of (HASH_START: of none). */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 #define HASH_PRIME UINT64_C(0x100000001b3)

@@ -111,8 +111,8 @@ static void mailbox_init(struct mailbox *box, struct mailbox_ring *ring, uint64_
 
 weir_status mailbox_open(struct mailbox *box, uint64_t capacity, struct spin spin)
 {
-    uint64_t bytes = (mailbox_ring_bytes(capacity) + 63) / 64 * 64;
-    struct mailbox_ring *ring = capacity < CAPACITY_MAX ? aligned_alloc(64, bytes) : NULL;
+    uint64_t bytes = (mailbox_ring_bytes(capacity) + APART_BYTES - 1) / APART_BYTES * APART_BYTES;
+    struct mailbox_ring *ring = capacity < CAPACITY_MAX ? aligned_alloc(APART_BYTES, bytes) : NULL;
     memset(box, 0, sizeof(*box));
     if (!ring)
         return error_set(WEIR_E_MEMORY, "no memory for a mailbox of %llu messages", (unsigned long long)capacity);

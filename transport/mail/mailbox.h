@@ -32,6 +32,7 @@
 #include <stdbool.h>
 #include <weir/base.h>
 
+#include "graph/base/base.h"
 #include "transport/mail/bus.h"
 #include "transport/mail/spin.h"
 
@@ -40,15 +41,15 @@ enum mailbox_rest { MAILBOX_AWAKE, MAILBOX_ASLEEP /* on the word */, MAILBOX_ELS
 
 /* The part that all sides see. */
 struct mailbox_ring {
-    _Alignas(64) _Atomic uint32_t asleep; /* enum mailbox_rest: how the owner sleeps, or is about to */
+    _Alignas(APART_BYTES) _Atomic uint32_t asleep; /* enum mailbox_rest: how the owner sleeps, or is about to */
     _Atomic uint32_t number;              /* of a ring that other processes see, for mailbox_ordered() */
     _Atomic int64_t called_ns;            /* when somebody last began to wake the owner */
-    _Alignas(64) _Atomic uint64_t tail;   /* next ticket; on a line of its own: senders fight for it */
-    _Alignas(64) _Atomic uint64_t cells[];
+    _Alignas(APART_BYTES) _Atomic uint64_t tail;   /* next ticket; apart: senders fight for it */
+    _Alignas(APART_BYTES) _Atomic uint64_t cells[];
 };
 
 struct mailbox {
-    _Alignas(64) struct bus_end end; /* first: what the bus sees */
+    _Alignas(APART_BYTES) struct bus_end end; /* first: what the bus sees */
     struct mailbox_ring *ring;
     _Atomic uint64_t *cells; /* the ring's */
     uint64_t mask;           /* of the index: capacity - 1 */
@@ -56,7 +57,7 @@ struct mailbox {
     bool shared;             /* other processes see the ring */
     bool owned;              /* the ring is freed with the mailbox */
     _Atomic uint32_t orders; /* given and not taken */
-    _Alignas(64) uint64_t head; /* owner's, as all behind it */
+    _Alignas(APART_BYTES) uint64_t head; /* owner's, as all behind it */
     struct spin spin;        /* how long it spins before it sleeps */
     const struct mailbox_team *team; /* borrowed; NULL: its owner may run on any core */
     _Atomic int core;        /* on which the owner was seen last; owners of the team read it */
@@ -79,7 +80,7 @@ struct mailbox_waiter {
 weir_status mailbox_open(struct mailbox *box, uint64_t capacity, struct spin spin);
 void mailbox_close(struct mailbox *box);
 
-/* The same in memory that other processes see, zeroed and aligned to 64 bytes: mailbox_ring_bytes(capacity) of it. The
+/* The same in memory that other processes see, zeroed and aligned to APART_BYTES: mailbox_ring_bytes(capacity) of it. The
  * owner opens it first; senders give the same capacity. */
 uint64_t mailbox_ring_bytes(uint64_t capacity);
 void mailbox_share(struct mailbox *box, void *ring, uint64_t capacity, struct spin spin);

@@ -8,7 +8,7 @@
 #include "regst/device.h"
 
 #define PAGE_BYTES 4096
-#define LINE_BYTES 64
+
 #define RING_COUNT_MAX (1u << 20)
 #define RING_CAPACITY_MAX (UINT64_C(1) << 32)
 
@@ -23,11 +23,11 @@ static uint64_t tables_place(struct share *share, char *base, const weir_plan *p
     uint64_t offset = SEGMENT_HEAD_BYTES;
     share->ring_count = ring_count;
     share->arena_offset = (uint64_t *)(base + offset);
-    offset = align_up(offset + plan->spaces_count * sizeof(uint64_t), LINE_BYTES);
+    offset = align_up(offset + plan->spaces_count * sizeof(uint64_t), APART_BYTES);
     share->ring_of = (uint32_t *)(base + offset);
-    offset = align_up(offset + plan->actors_count * sizeof(uint32_t), LINE_BYTES);
+    offset = align_up(offset + plan->actors_count * sizeof(uint32_t), APART_BYTES);
     share->rings = (struct share_ring *)(base + offset);
-    return align_up(offset + ring_count * sizeof(struct share_ring), LINE_BYTES);
+    return align_up(offset + ring_count * sizeof(struct share_ring), APART_BYTES);
 }
 
 /* The number of rings stands behind the cookie. */
@@ -41,7 +41,7 @@ static uint64_t segment_bytes(const weir_plan *plan, const bool *here, const uin
     struct share measure;
     uint64_t bytes = tables_place(&measure, NULL, plan, ring_count);
     for (uint32_t i = 0; i < ring_count; i++)
-        bytes = align_up(bytes + mailbox_ring_bytes(capacities[i]), LINE_BYTES);
+        bytes = align_up(bytes + mailbox_ring_bytes(capacities[i]), APART_BYTES);
     for (uint32_t i = 0; i < plan->spaces_count; i++)
         if (here[i])
             bytes = align_up(bytes, PAGE_BYTES) + align_up(plan->spaces[i].bytes + 1, PAGE_BYTES);
@@ -60,7 +60,7 @@ weir_status share_create(struct share *share, const weir_plan *plan, const bool 
     memcpy(share->ring_of, ring_of, plan->actors_count * sizeof(*ring_of));
     for (uint32_t i = 0; i < ring_count; i++) {
         share->rings[i] = (struct share_ring){offset, capacities[i]};
-        offset = align_up(offset + mailbox_ring_bytes(capacities[i]), LINE_BYTES);
+        offset = align_up(offset + mailbox_ring_bytes(capacities[i]), APART_BYTES);
     }
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
         if (!here[i])
@@ -85,7 +85,7 @@ static bool share_sound(const struct share *share, const weir_plan *plan, uint32
     for (uint32_t i = 0; i < share->ring_count; i++) {
         const struct share_ring *ring = &share->rings[i];
         if (ring->capacity > RING_CAPACITY_MAX ||
-            !part_fits(share, ring->offset, mailbox_ring_bytes(ring->capacity), LINE_BYTES))
+            !part_fits(share, ring->offset, mailbox_ring_bytes(ring->capacity), APART_BYTES))
             return false;
     }
     for (uint32_t i = 0; i < plan->spaces_count; i++)
@@ -115,7 +115,7 @@ static bool tables_take(struct share *share, const weir_plan *plan)
 
 static bool senders_open(struct share *share)
 {
-    share->senders = aligned_alloc(LINE_BYTES, (share->ring_count + (size_t)1) * sizeof(*share->senders));
+    share->senders = aligned_alloc(APART_BYTES, (share->ring_count + (size_t)1) * sizeof(*share->senders));
     for (uint32_t i = 0; share->senders && i < share->ring_count; i++)
         mailbox_share(&share->senders[i], share_ring(share, i), share->rings[i].capacity, spin_fixed(0));
     return share->senders != NULL;

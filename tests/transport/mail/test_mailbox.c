@@ -109,7 +109,7 @@ Test(mailbox, a_thread_that_leaves_a_core_may_run_where_it_might_before, .timeou
 
 Test(mailbox, the_wake_up_that_ends_a_sleep_is_measured, .timeout = 120)
 {
-    static _Alignas(64) char ring[4096];
+    static _Alignas(APART_BYTES) char ring[4096];
     struct mailbox box;
     cr_assert_eq(mailbox_open(&box, 8, spin_measured(2)), WEIR_OK);
     measure_wake_up(&box);
@@ -188,7 +188,7 @@ Test(mailbox, loses_nothing_of_many_senders_while_its_owner_sleeps, .timeout = 1
 /* A process that was killed had taken its ticket, and its message never comes. */
 Test(mailbox, an_order_is_heard_behind_a_message_that_never_comes, .timeout = 120)
 {
-    static _Alignas(64) unsigned char ring[4096];
+    static _Alignas(APART_BYTES) unsigned char ring[4096];
     struct mailbox box;
     struct message got;
     cr_assert(mailbox_ring_bytes(16) <= sizeof(ring));
@@ -215,7 +215,7 @@ static void *order_later(void *argument)
 
 Test(mailbox, an_order_wakes_an_owner_whom_another_process_was_about_to_wake, .timeout = 120)
 {
-    static _Alignas(64) unsigned char ring[4096];
+    static _Alignas(APART_BYTES) unsigned char ring[4096];
     struct mailbox box;
     struct message got;
     pthread_t thread;
@@ -247,7 +247,7 @@ static void *give_orders(void *argument)
 
 static void hear_orders(bool shared, int64_t spin_ns)
 {
-    static _Alignas(64) unsigned char ring[4096];
+    static _Alignas(APART_BYTES) unsigned char ring[4096];
     struct orders orders = {.heard = 0};
     struct message got;
     pthread_t thread;

@@ -7,6 +7,7 @@
 #include <weir/weir.h>
 
 #include "apps/common/measure.h"
+#include "graph/base/base.h"
 #include "transport/mail/park.h"
 
 #define US 1000 /* ns */
@@ -93,11 +94,11 @@ double bench_hand_ring(int64_t tokens)
 /* One producer, one consumer (Lamport 1983): each owns an index, and keeps a copy of the other's that it renews when
  * it has to. */
 struct spsc {
-    _Alignas(64) _Atomic uint64_t tail; /* producer's */
+    _Alignas(APART_BYTES) _Atomic uint64_t tail; /* producer's */
     uint64_t head_seen;
-    _Alignas(64) _Atomic uint64_t head; /* consumer's */
+    _Alignas(APART_BYTES) _Atomic uint64_t head; /* consumer's */
     uint64_t tail_seen;
-    _Alignas(64) uint64_t place[PLACES];
+    _Alignas(APART_BYTES) uint64_t place[PLACES];
 };
 
 static void spsc_put(struct spsc *ring, uint64_t value)
@@ -122,7 +123,7 @@ static uint64_t spsc_take(struct spsc *ring)
 
 /* The least there is: one word, full or empty. */
 struct word {
-    _Alignas(64) _Atomic uint64_t value; /* 0: empty */
+    _Alignas(APART_BYTES) _Atomic uint64_t value; /* 0: empty */
 };
 
 static void word_put(struct word *word, uint64_t value)
@@ -205,7 +206,7 @@ double bench_hand_handoff(int64_t tokens)
 
 /* How many steps a column has done. */
 struct column {
-    _Alignas(64) _Atomic int64_t done;
+    _Alignas(APART_BYTES) _Atomic int64_t done;
 };
 
 struct columns {
