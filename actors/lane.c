@@ -64,6 +64,6 @@ void lane_flush(struct lane *lane)
         post_together(end, messages, count);
         posted = end->flush ? end : posted;
     }
-    if (posted)
+    if (posted && posted->flush)
         posted->flush(posted);
 }

@@ -226,6 +226,10 @@ Test(nulls, plans)
     REFUSED(weir_plan_save(NULL, "/tmp/x"));
     REFUSED(weir_plan_save(plan, NULL));
     REFUSED(weir_plan_check(NULL));
+    REFUSED(weir_plan_verify(NULL, plan));
+    weir_graph *empty = weir_graph_new("empty");
+    REFUSED(weir_plan_verify(empty, NULL));
+    weir_graph_free(empty);
     cr_expect_eq(weir_plan_bytes(NULL, 0), 0);
     cr_expect_eq(weir_plan_micro_batches(NULL), 0);
     cr_expect_eq(weir_plan_host_count(NULL), 0);

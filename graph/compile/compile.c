@@ -9,6 +9,7 @@
 #include "graph/compile/logical/passes.h"
 #include "graph/compile/options.h"
 #include "graph/compile/sbp/passes.h"
+#include "graph/verify/verify.h"
 
 static weir_plan *run_passes(compile *c)
 {
@@ -19,6 +20,22 @@ static weir_plan *run_passes(compile *c)
         return limit_plan(c);
     backend_outcome o;
     return backend_plan(c, &o);
+}
+
+/* WEIR_VERIFY: the graph is still there, so what is compiled is proven to compute it. */
+static weir_plan *verified(const weir_graph *graph, weir_plan *plan, weir_src src)
+{
+    char why[1024];
+    bool wanted;
+    weir_status status = verify_wanted(&wanted);
+    if (!status && wanted)
+        status = weir_plan_verify(graph, plan);
+    if (!status)
+        return plan;
+    snprintf(why, sizeof why, "%s", weir_error());
+    weir_plan_free(plan);
+    error_set(status, "%s:%d: compile: %s", src.file, src.line, why);
+    return NULL;
 }
 
 weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
@@ -36,5 +53,5 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *giv
     if (!plan && c.pool.failed)
         backend_blame_call(&c, WEIR_E_MEMORY);
     pool_free(&c.pool);
-    return plan;
+    return plan ? verified(graph, plan, opts.src) : NULL;
 }

@@ -93,6 +93,25 @@ weir_plan *weir_plan_load_part(const char *path);
  * slots. */
 weir_status weir_plan_check(const weir_plan *plan);
 
+typedef struct weir_verify_opts {
+    size_t size;
+    weir_src src;
+    uint64_t seed; /* of all values, and of the orders in which actors fire [0] */
+    int rounds;    /* each with other values and another order [2] */
+} weir_verify_opts;
+
+/* Proves that a plan computes what its graph says: for all values of inputs, parameters and states, over the real numbers,
+ * whatever order its actors fire in, the parameters, states and fetches after some steps are the graph's. Both are computed over
+ * a finite field with random values, the plan on a shadow of its arenas; equal ones always agree, unequal ones agree with a
+ * probability below 1e-20 (docs/design/proof.md). Rounding is no part of it, nor is whether kernels compute their ops.
+ *
+ * WEIR_OK: they agree. E_WRONG: they do not; weir_error() names a value, an element of it, and the kernel that makes it wrong,
+ * with both lines of the program. E_UNSUPPORTED: a call is split by hand, which cannot be verified. E_MEMORY: a field value for
+ * each element of the plan's arenas and of the graph's tensors does not fit. `graph` is the one that was compiled; nothing is changed. Takes a
+ * thousand times as long as the steps that it computes: some seconds for a small model. Any thread. */
+#define weir_plan_verify(graph, plan, ...) weir_plan_verify_at(graph, plan, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
+weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *opts);
+
 /* Returns the planned bytes of one device, or (device < 0) of all devices but disks. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);
 

@@ -52,8 +52,22 @@ static void tell_limit(const trainer *t)
         fprintf(stderr, "%s: %s\n", t->program, text);
 }
 
+/* Every rank does, as each has compiled for itself. */
+static bool verify(const trainer *t, const weir_graph *graph)
+{
+    const double start = measure_seconds();
+    if (!t->plan || !t->opts.verify)
+        return true;
+    if (weir_plan_verify(graph, t->plan, .seed = t->opts.seed))
+        return false;
+    if (ranks_first())
+        fprintf(stderr, "%s: the plan computes the model: verified in %.1f s\n", t->program, measure_seconds() - start);
+    return true;
+}
+
 static int compile(trainer *t, weir_graph *graph)
 {
+    bool right = true;
     if (graph)
         t->plan = weir_compile(graph, .micro_batches = t->micro, .memory = t->opts.memory,
                                .offload = t->opts.offload, .seed = t->opts.seed,
@@ -61,10 +75,12 @@ static int compile(trainer *t, weir_graph *graph)
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
                                .link = t->opts.link,
                                .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
+    if (graph)
+        right = verify(t, graph);
     weir_graph_free(graph);
     if (!graph)
         return options_wrong(t->program, "out of memory"), 1;
-    if (!t->plan || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
+    if (!t->plan || !right || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
     tell_limit(t);
     return -1;

@@ -1,0 +1,47 @@
+/* graph/verify/author.h: what the author wrote: the logical graph, computed over the field.
+ *
+ * Whole tensors, node by node, in the order in which the graph was built: no devices, layouts, slots or fusion. What exists once
+ * a micro-batch is computed for all of them in turn. Parameters and states begin as random values, which are drawn from their
+ * names, as the plan's do; inputs are drawn from their names, the step and the micro-batch.
+ *
+ * Integers are drawn within what their readers take: ids within the table, labels among the classes, positions at which rows
+ * fit; some are equal, some are the first and the last.
+ *
+ * One thread. The graph is borrowed and not changed.
+ */
+#ifndef GRAPH_VERIFY_AUTHOR_H
+#define GRAPH_VERIFY_AUTHOR_H
+
+#include "graph/model/build.h"
+#include "graph/verify/rule.h"
+
+typedef struct author author;
+
+/* A graph with so many micro-batches a step; `key_seed` is that of the plan, for the streams of dropout. E_MEMORY; E_UNSUPPORTED: a
+ * call is split by hand. */
+weir_status author_open(author **to, const weir_graph *graph, int micros, uint64_t key_seed, uint64_t seed);
+void author_close(author *a);
+
+/* The next step of a program. */
+weir_status author_step(author *a, int program);
+
+/* What is fetched under a name in the step that was made last, for one micro-batch; NULL: there is no such fetch. */
+const rule_array *author_fetch(const author *a, const char *name, int micro);
+
+/* A value that lives from step to step, as it is after the last step: a parameter, a state, an optimizer's. NULL: there is
+ * none. `src`: where the author made it. */
+const rule_array *author_kept(const author *a, const char *name, weir_src *src);
+
+/* A tensor of the last step by its name, of one micro-batch where it exists once for each; NULL: there is none. */
+const rule_array *author_tensor(const author *a, const char *name, int micro, weir_src *src);
+
+/* Fills an array with what an input gives: by its logical indexes. False: there is no such input. */
+bool author_input(const author *a, const char *name, int64_t step, int micro, const rule_array *array);
+
+/* Fills an array with what a value that lives from step to step begins with. */
+void author_begin(const author *a, const char *name, const rule_array *array);
+
+/* Whether a parameter or state of the graph begins as this says; true of all that the graph does not know. */
+bool author_begins_so(const author *a, const char *name, const plan_init *init);
+
+#endif

@@ -1,0 +1,140 @@
+/* graph/verify/rule.c: see the header. */
+#include "graph/verify/rule.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const rule_entry *const tables[] = {rules_core, rules_product, rules_element, rules_model, rules_loss, rules_update};
+
+/* ---- an op without a rule ---- */
+
+/* Everything that the op is told beside its inputs. */
+static field_value seed_of(const rule_call *call)
+{
+    field_value h = field_oracle(call->seed, call->op->name, NULL, 0);
+    for (size_t w = 0; w < call->op->attrs_bytes / sizeof(plan_word); w++)
+        h = field_oracle_of(call->seed ^ (uint64_t)call->words[w].i, "attribute", h);
+    if (call->op->effect) { /* each of its calls does something of its own */
+        const field_value count = field_int(call->step * call->micros + call->micro);
+        h = field_oracle(call->seed, call->name, (const field_value[]){h, count}, 2);
+    }
+    return h;
+}
+
+static field_value absorb(const rule_call *call, field_value h, const field_value *at, int64_t count)
+{
+    for (int64_t n = 0; n < count; n++)
+        h = field_oracle(call->seed, "argument", (const field_value[]){h, at[n]}, 2);
+    return h;
+}
+
+static field_value answer(const rule_call *call, field_value h, int output, int64_t place)
+{
+    return field_oracle(call->seed, "result", (const field_value[]){h, field_int(output), field_int(place)}, 3);
+}
+
+static bool bit(uint32_t bits, int i)
+{
+    return bits >> (i < 31 ? i : 31) & 1;
+}
+
+static int64_t logical_place(const rule_array *array, int64_t n)
+{
+    int64_t index[WEIR_DIMS_MAX], place = 0;
+    rule_index(array, n, index);
+    for (int d = 0; d < array->rank; d++)
+        place = place * array->global[d] + array->start[d] + index[d];
+    return place;
+}
+
+/* An op that promises to be one of rows: each row is a random function of the row, and of what all rows have in common; an
+ * output without rows is the sum of such. */
+static bool oracle_of_rows(const rule_call *call, field_value common)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < call->in_count; i++)
+        rows = bit(call->op->rows_in, i) && rule_rows(&call->in[i]) > rows ? rule_rows(&call->in[i]) : rows;
+    for (int o = 0; o < call->out_count; o++)
+        for (int64_t n = 0; n < call->out[o].count && !bit(call->op->rows_out | call->op->per_row_out, o); n++)
+            call->out[o].at[n] = field_int(0);
+    for (int64_t row = 0; row < rows; row++) {
+        field_value h = common;
+        for (int i = 0; i < call->in_count; i++) {
+            const int64_t columns = bit(call->op->per_row_in, i) ? 1 : rule_columns(&call->in[i]);
+            if ((bit(call->op->rows_in, i) || bit(call->op->per_row_in, i)) && call->in[i].count >= (row + 1) * columns)
+                h = absorb(call, h, call->in[i].at + row * columns, columns);
+        }
+        for (int o = 0; o < call->out_count; o++) {
+            const rule_array *out = &call->out[o];
+            const bool has_rows = bit(call->op->rows_out, o), per_row = bit(call->op->per_row_out, o);
+            const int64_t columns = per_row ? 1 : has_rows ? rule_columns(out) : out->count, first = row * columns;
+            const int64_t start = has_rows && out->rank ? out->start[out->rank - 1] : 0;
+            for (int64_t n = 0; n < columns && (has_rows || per_row) && first + n < out->count; n++)
+                out->at[first + n] = answer(call, h, o, start + n);
+            for (int64_t n = 0; n < columns && !has_rows && !per_row; n++)
+                out->at[n] = field_add(out->at[n], answer(call, h, o, logical_place(out, n)));
+        }
+    }
+    return true;
+}
+
+/* A random function of all that it reads. */
+static bool oracle(const rule_call *call)
+{
+    field_value h = seed_of(call);
+    for (int i = 0; i < call->in_count; i++)
+        if (!bit(call->op->rows_in | call->op->per_row_in, i) || !call->op->rows_in)
+            h = absorb(call, h, call->in[i].at, call->in[i].count);
+    for (int s = 0; s < call->state_count; s++)
+        h = absorb(call, h, call->state[s].at, call->state[s].count);
+    if (call->op->rows_in)
+        return oracle_of_rows(call, h);
+    for (int o = 0; o < call->out_count; o++)
+        for (int64_t n = 0; n < call->out[o].count; n++)
+            call->out[o].at[n] = answer(call, h, o, logical_place(&call->out[o], n));
+    for (int s = 0; s < call->state_count; s++)
+        for (int64_t n = 0; n < call->state[s].count; n++)
+            call->state[s].at[n] = answer(call, h, call->out_count + s, n);
+    return true;
+}
+
+rule_fn rule_find(const char *op)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const rule_entry *entry = tables[t]; entry->op; entry++)
+            if (!strcmp(entry->op, op))
+                return entry->rule;
+    return oracle;
+}
+
+void rule_say(const rule_call *call, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(call->error, call->error_bytes, format, args);
+    va_end(args);
+}
+
+/* The word; NULL: the op has no such attribute. */
+static const plan_word *word_of(const rule_call *call, const char *name, int k)
+{
+    for (int f = 0; f < call->op->field_count; f++) {
+        const weir_field *field = &call->op->fields[f];
+        if (!strcmp(field->name, name) && k < field->count)
+            return &call->words[field->offset / sizeof(plan_word) + (size_t)k];
+    }
+    return NULL;
+}
+
+int64_t rule_int(const rule_call *call, const char *name, int k)
+{
+    const plan_word *word = word_of(call, name, k);
+    return word ? word->i : 0;
+}
+
+double rule_real(const rule_call *call, const char *name, int k)
+{
+    const plan_word *word = word_of(call, name, k);
+    return word ? word->r : 0;
+}

@@ -1,0 +1,166 @@
+/* graph/verify/rules_product.c: products of matrices. See rule.h. */
+#include "graph/verify/rule.h"
+
+/* A matrix in an array: element (i, j) lies at first + i * row + j * column. */
+struct matrix {
+    const field_value *first;
+    int64_t row, column;
+};
+
+static struct matrix matrix_of(const field_value *first, int64_t columns, bool transposed)
+{
+    return transposed ? (struct matrix){first, 1, columns} : (struct matrix){first, columns, 1};
+}
+
+/* out[m, n] = or += a[m, k] b[k, n] */
+static void multiply(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t k, field_value *out, bool adds)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            field_value sum = adds ? out[i * n + j] : field_int(0);
+            for (int64_t l = 0; l < k; l++)
+                sum = field_add(sum, field_mul(a.first[i * a.row + l * a.column], b.first[l * b.row + j * b.column]));
+            out[i * n + j] = sum;
+        }
+}
+
+static bool sizes_differ(const rule_call *call)
+{
+    return rule_refuse(call, "the sizes of its operands do not fit each other");
+}
+
+static bool matmul(const rule_call *call)
+{
+    const rule_array *a = &call->in[0], *b = &call->in[1], *out = &call->out[0];
+    const bool trans_a = rule_int(call, "trans_a", 0), trans_b = rule_int(call, "trans_b", 0);
+    if (a->rank < 2 || b->rank < 2 || out->rank != a->rank)
+        return sizes_differ(call);
+    const int64_t *ad = a->shape + a->rank - 2, *bd = b->shape + b->rank - 2;
+    const int64_t m = ad[trans_a], k = ad[!trans_a], n = bd[!trans_b], batches = rule_size(a, 0, a->rank - 2);
+    const int64_t b_step = b->rank > 2 ? k * n : 0;
+    if (bd[trans_b] != k || out->count != batches * m * n || (b->rank > 2 && rule_size(b, 0, b->rank - 2) != batches))
+        return sizes_differ(call);
+    for (int64_t i = 0; i < batches; i++)
+        multiply(matrix_of(a->at + i * m * k, ad[1], trans_a), matrix_of(b->at + i * b_step, bd[1], trans_b), m, n, k,
+                 out->at + i * m * n, false);
+    return true;
+}
+
+static bool linear(const rule_call *call)
+{
+    const rule_array *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
+    const int64_t rows = rule_rows(x), in = rule_columns(x), out = rule_columns(y);
+    if (w->rank != 2 || w->shape[0] != in || w->shape[1] != out || y->count != rows * out ||
+        (call->in_count > 2 && call->in[2].count != out))
+        return sizes_differ(call);
+    multiply(matrix_of(x->at, in, false), matrix_of(w->at, out, false), rows, out, in, y->at, false);
+    for (int64_t i = 0; call->in_count > 2 && i < y->count; i++)
+        y->at[i] = field_add(y->at[i], call->in[2].at[i % out]);
+    return true;
+}
+
+static bool linear_dw(const rule_call *call)
+{
+    const rule_array *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
+    const int64_t rows = rule_rows(x), in = rule_columns(x), out = rule_columns(dy);
+    if (rule_rows(dy) != rows || dw->count != in * out)
+        return sizes_differ(call);
+    multiply(matrix_of(x->at, in, true), matrix_of(dy->at, out, false), in, out, rows, dw->at, call->accumulate);
+    return true;
+}
+
+static bool linear_db(const rule_call *call)
+{
+    const rule_array *dy = &call->in[0], *db = &call->out[0];
+    const int64_t columns = rule_columns(dy);
+    if (db->count != columns)
+        return sizes_differ(call);
+    for (int64_t i = 0; i < columns && !call->accumulate; i++)
+        db->at[i] = field_int(0);
+    for (int64_t i = 0; i < dy->count; i++)
+        db->at[i % columns] = field_add(db->at[i % columns], dy->at[i]);
+    return true;
+}
+
+/* ---- several in one call ---- */
+
+/* The call of one of them. */
+static rule_call part_of(const rule_call *call, const rule_array *in, int in_count, const rule_array *out)
+{
+    rule_call part = *call;
+    part.in = in;
+    part.in_count = in_count;
+    part.out = out;
+    part.out_count = 1;
+    return part;
+}
+
+static bool linear_gelu(const rule_call *call)
+{
+    const rule_call product = part_of(call, call->in, call->in_count, &call->out[0]);
+    if (!linear(&product))
+        return false;
+    if (call->out_count > 1 && call->out[1].count != call->out[0].count)
+        return sizes_differ(call);
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        const field_value z = call->out[0].at[i];
+        if (call->out_count > 1)
+            call->out[1].at[i] = z;
+        call->out[0].at[i] = field_oracle_of(call->seed, "gelu", z);
+    }
+    return true;
+}
+
+static bool matmul_gelu_grad(const rule_call *call)
+{
+    const rule_call product = part_of(call, call->in, 2, &call->out[0]);
+    if (!matmul(&product) || call->in[2].count != call->out[0].count)
+        return sizes_differ(call);
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        call->out[0].at[i] =
+            field_mul(call->out[0].at[i], field_oracle_of(call->seed, "gelu'", call->in[2].at[i]));
+    return true;
+}
+
+static bool linear_dw_db(const rule_call *call)
+{
+    const rule_call dw = part_of(call, call->in, 2, &call->out[0]), db = part_of(call, &call->in[1], 1, &call->out[1]);
+    return linear_dw(&dw) && linear_db(&db);
+}
+
+static bool each_product(const rule_call *call, rule_fn rule)
+{
+    const int products = call->out_count;
+    const bool biased = call->in_count > 1 + products;
+    if (call->in_count != 1 + products && call->in_count != 1 + 2 * products)
+        return sizes_differ(call);
+    for (int i = 0; i < products; i++) {
+        const rule_array in[] = {call->in[0], call->in[1 + i], biased ? call->in[1 + products + i] : call->in[0]};
+        const rule_call part = part_of(call, in, biased ? 3 : 2, &call->out[i]);
+        if (!rule(&part))
+            return false;
+    }
+    return true;
+}
+
+static bool linear_many(const rule_call *call)
+{
+    return each_product(call, linear);
+}
+
+static bool linear_dw_many(const rule_call *call)
+{
+    return each_product(call, linear_dw);
+}
+
+const rule_entry rules_product[] = {{"matmul", matmul},
+                                    {"linear", linear},
+                                    {"linear_by_row", linear},
+                                    {"linear_dw", linear_dw},
+                                    {"linear_db", linear_db},
+                                    {"linear_gelu", linear_gelu},
+                                    {"matmul_gelu_grad", matmul_gelu_grad},
+                                    {"linear_dw_db", linear_dw_db},
+                                    {"linear_many", linear_many},
+                                    {"linear_dw_many", linear_dw_many},
+                                    {NULL, NULL}};

@@ -1,0 +1,322 @@
+/* graph/verify/verify.c: a plan against its graph. See docs/design/proof.md.
+ *
+ *     author   n steps of main, then some of each other program, then main again; what it fetches is kept
+ *     player   the same on the plan, in another order in each round; what it fetches is compared, then what lives on
+ *
+ * Only when something differs all kernels' outputs are looked at, to find the one to blame.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/base/opts.h"
+#include "graph/verify/author.h"
+#include "graph/verify/blame.h"
+#include "graph/verify/player.h"
+#include "graph/verify/verify.h"
+
+enum { ROUNDS = 2, STEPS = 2, TEXT_BYTES = 1024 };
+
+/* With .precision f16 the compiler keeps the scale of the loss, of which the graph knows nothing. */
+static bool is_compilers_own(const char *name)
+{
+    return strstr(name, PLAN_LOSS_SCALE) != NULL;
+}
+
+/* A value that the graph fetches. */
+struct fetched {
+    const char *name;
+    int64_t step;
+    int micro;
+    rule_array array; /* `at` is owned */
+};
+
+struct verifying {
+    const weir_graph *graph;
+    const weir_plan *plan;
+    author *author;
+    player *player;
+    blame *blame;             /* NULL: nothing is known to be wrong */
+    struct fetched *fetches;  /* owned */
+    size_t fetch_count, fetch_room, seen;
+    uint64_t seed;
+    bool wrong;
+    char text[TEXT_BYTES];    /* what is wrong */
+};
+
+/* ---- the two sides meet ---- */
+
+static bool give(void *ctx, const char *input, int64_t step, int micro, const rule_array *array)
+{
+    const struct verifying *v = ctx;
+    return author_input(v->author, input, step, micro, array);
+}
+
+static void begin(void *ctx, const char *kept, const rule_array *array)
+{
+    const struct verifying *v = ctx;
+    author_begin(v->author, kept, array);
+}
+
+/* The first element of a shard that is not the whole's; -1: there is none. The two have one logical shape. */
+static int64_t first_wrong(const rule_array *shard, const rule_array *whole, int64_t index[WEIR_DIMS_MAX])
+{
+    for (int64_t n = 0; n < shard->count; n++) {
+        int64_t place = 0;
+        rule_index(shard, n, index);
+        for (int d = 0; d < shard->rank; d++)
+            place = place * whole->shape[d] + (index[d] += shard->start[d]);
+        if (!field_equal(shard->at[n], whole->at[place]))
+            return n;
+    }
+    return -1;
+}
+
+static bool same_shape(const rule_array *shard, const rule_array *whole)
+{
+    bool same = shard->rank == whole->rank;
+    for (int d = 0; same && d < whole->rank; d++)
+        same = shard->global[d] == whole->shape[d];
+    return same;
+}
+
+static void note(struct verifying *v, const char *where, const char *name, const rule_array *shard, const rule_array *whole)
+{
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    char element[128] = "";
+    size_t used = 0;
+    if (v->wrong || (same_shape(shard, whole) && first_wrong(shard, whole, index) < 0))
+        return;
+    v->wrong = true;
+    for (int d = 0; same_shape(shard, whole) && d < shard->rank; d++)
+        used += (size_t)snprintf(element + used, sizeof element - used, d ? ", %lld" : "[%lld", (long long)index[d]);
+    snprintf(v->text, sizeof v->text, "%s\"%s\" is not what the graph says%s%s%s", where, name, used ? ", element " : "", element,
+             used ? "]" : "");
+}
+
+static void see(void *ctx, const char *name, int64_t step, int micro, const rule_array *array)
+{
+    struct verifying *v = ctx;
+    v->seen++;
+    for (size_t i = 0; i < v->fetch_count; i++) {
+        const struct fetched *f = &v->fetches[i];
+        if (f->step != step || f->micro != micro || strcmp(f->name, name))
+            continue;
+        note(v, "the fetch ", name, array, &f->array);
+        return;
+    }
+    if (!v->wrong)
+        snprintf(v->text, sizeof v->text, "the plan fetches \"%s\" in step %lld, and the graph does not", name, (long long)step);
+    v->wrong = true;
+}
+
+static void made(void *ctx, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array)
+{
+    const struct verifying *v = ctx;
+    blame_add(v->blame, kernel, tensor, step, micro, array);
+}
+
+/* ---- the author's side ---- */
+
+static bool keep_fetch(struct verifying *v, const graph_node *node, int64_t step, int micro)
+{
+    if (v->fetch_count == v->fetch_room) {
+        const size_t room = 2 * v->fetch_room + 16;
+        struct fetched *more = realloc(v->fetches, room * sizeof *more);
+        if (!more)
+            return false;
+        v->fetches = more;
+        v->fetch_room = room;
+    }
+    struct fetched *f = &v->fetches[v->fetch_count];
+    *f = (struct fetched){node->name, step, micro, *author_fetch(v->author, node->name, micro)};
+    const field_value *from = f->array.at;
+    f->array.at = malloc((size_t)f->array.count * sizeof *f->array.at + 1);
+    if (!f->array.at)
+        return false;
+    memcpy(f->array.at, from, (size_t)f->array.count * sizeof *f->array.at);
+    v->fetch_count++;
+    return true;
+}
+
+static weir_status author_run(struct verifying *v, int program, int64_t first, int64_t steps)
+{
+    weir_status status = WEIR_OK;
+    for (int64_t step = first; !status && step < first + steps; step++) {
+        if (v->blame && blame_find_read(v->blame, v->author, step, v->text, sizeof v->text))
+            return WEIR_E_WRONG;
+        status = author_step(v->author, program);
+        if (!status && v->blame && blame_find(v->blame, v->author, step, v->text, sizeof v->text))
+            return WEIR_E_WRONG;
+        for (int n = 0; !status && n < v->graph->nodes.count; n++) {
+            const graph_node *node = v->graph->nodes.item[n];
+            const bool fetch = node->host == 1 + PLAN_SINK || node->host == 1 + PLAN_PULL;
+            const int times = fetch && node->program == program ? (node->in[0]->micro ? (int)v->plan->micro_batches : 1) : 0;
+            for (int micro = 0; !status && micro < times; micro++)
+                if (!keep_fetch(v, node, step, micro))
+                    status = error_set(WEIR_E_MEMORY, "no memory for what the graph fetches");
+        }
+    }
+    return status;
+}
+
+static void forget_fetches(struct verifying *v)
+{
+    for (size_t i = 0; i < v->fetch_count; i++)
+        free(v->fetches[i].array.at);
+    v->fetch_count = v->seen = 0;
+}
+
+/* ---- a round ---- */
+
+/* Steps of main: as many as a value waits at most, and some more. */
+static int64_t steps_of(const weir_graph *graph)
+{
+    int64_t delay = 0;
+    for (int t = 0; t < graph->tensors.count; t++)
+        delay = graph->tensors.item[t]->delay > delay ? graph->tensors.item[t]->delay : delay;
+    return STEPS + delay;
+}
+
+static void compare_kept(struct verifying *v)
+{
+    for (uint32_t p = 0; p < v->plan->params_count && !v->wrong; p++) {
+        const plan_param *param = &v->plan->params[p];
+        const char *name = plan_text(v->plan, param->name);
+        weir_src src;
+        const rule_array *whole = author_kept(v->author, name, &src);
+        char where[256] = "";
+        if (!whole && is_compilers_own(name))
+            continue;
+        if (!whole) {
+            v->wrong = true;
+            snprintf(v->text, sizeof v->text, "the plan keeps \"%s\", and the graph does not", name);
+            return;
+        }
+        if (src.file)
+            snprintf(where, sizeof where, "%s:%d: ", src.file, src.line);
+        for (uint32_t s = param->shards.first; s < param->shards.first + param->shards.count && !v->wrong; s++) {
+            const rule_array *shard = player_kept(v->player, v->plan->shards[s].i);
+            note(v, where, name, shard, whole);
+        }
+    }
+}
+
+/* How values begin is no matter of values: it is written in the plan as in the graph. */
+static void compare_inits(struct verifying *v)
+{
+    for (uint32_t i = 0; i < v->plan->inits_count && !v->wrong; i++) {
+        const plan_init *init = &v->plan->inits[i];
+        const char *name = player_kept_name(v->plan, init->tensor.i);
+        v->wrong = !author_begins_so(v->author, name, init);
+        if (v->wrong)
+            snprintf(v->text, sizeof v->text, "\"%s\" does not begin as the graph says", name);
+    }
+}
+
+/* Both sides run a program. */
+static weir_status run_both(struct verifying *v, uint32_t program, int64_t first, int64_t steps, uint64_t order)
+{
+    forget_fetches(v);
+    weir_status status = author_run(v, (int)program, first, steps);
+    if (!status)
+        status = player_run(v->player, program, steps, order);
+    if (!status && !v->wrong && v->seen != v->fetch_count) {
+        v->wrong = true;
+        snprintf(v->text, sizeof v->text, "the graph fetches %zu values in %lld steps, and the plan %zu", v->fetch_count,
+                 (long long)steps, v->seen);
+    }
+    if (!status)
+        compare_kept(v);
+    return status;
+}
+
+static weir_status play(struct verifying *v, const player_ends *ends, uint64_t seed, uint64_t order)
+{
+    const int64_t steps = steps_of(v->graph);
+    weir_status status = author_open(&v->author, v->graph, (int)v->plan->micro_batches, v->plan->seed, seed);
+    if (!status)
+        status = player_open(&v->player, v->plan, seed, ends);
+    if (!status)
+        compare_inits(v);
+    if (!status)
+        status = run_both(v, 0, 0, steps, order);
+    for (uint32_t p = 1; !status && !v->wrong && p < v->plan->programs_count; p++)
+        status = run_both(v, p, 0, STEPS, order + p);
+    if (!status && !v->wrong && v->plan->programs_count > 1)
+        status = run_both(v, 0, steps, 1, order);
+    return status;
+}
+
+static void round_close(struct verifying *v)
+{
+    forget_fetches(v);
+    author_close(v->author);
+    player_close(v->player);
+    v->author = NULL;
+    v->player = NULL;
+}
+
+/* The same again for main, with a look at everything that kernels make: it tells which is to blame, if that can be told. */
+static void find_blame(struct verifying *v, uint64_t seed, uint64_t order)
+{
+    const player_ends ends = {.ctx = v, .give = give, .begin = begin, .made = made};
+    const int64_t steps = steps_of(v->graph);
+    char wrong[TEXT_BYTES];
+    memcpy(wrong, v->text, sizeof wrong);
+    round_close(v);
+    v->blame = blame_new(v->plan, v->graph);
+    if (!v->blame || author_open(&v->author, v->graph, (int)v->plan->micro_batches, v->plan->seed, seed) ||
+        player_open(&v->player, v->plan, seed, &ends) || player_run(v->player, 0, steps, order) ||
+        author_run(v, 0, 0, steps) != WEIR_E_WRONG)
+        memcpy(v->text, wrong, sizeof wrong);
+    else
+        snprintf(v->text + strlen(v->text), sizeof v->text - strlen(v->text), "; so %s", wrong);
+    blame_free(v->blame);
+}
+
+static weir_status verify_round(struct verifying *v, uint64_t seed)
+{
+    const player_ends ends = {.ctx = v, .give = give, .begin = begin, .see = see};
+    const uint64_t order = field_bits(seed, "order of firings", NULL, 0);
+    weir_status status = play(v, &ends, seed, order);
+    if (!status && v->wrong) {
+        find_blame(v, seed, order);
+        status = error_set(WEIR_E_WRONG, "%s", v->text);
+    }
+    round_close(v);
+    return status;
+}
+
+weir_status verify_wanted(bool *wanted)
+{
+    const char *text = getenv("WEIR_VERIFY");
+    *wanted = text && !strcmp(text, "1");
+    if (!text || *wanted || !*text || !strcmp(text, "0"))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "WEIR_VERIFY is '%s': give 1, and each plan that is compiled is proven to compute its graph, "
+                     "or 0", text);
+}
+
+weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *given)
+{
+    weir_verify_opts opts;
+    weir_status status = opts_read(&opts, sizeof opts, given, "weir_plan_verify");
+    if (status)
+        return status;
+    if (error_null(graph, "weir_plan_verify", "graph") || error_null(plan, "weir_plan_verify", "plan"))
+        return WEIR_E_ARGUMENT;
+    if (weir_graph_mistake(graph))
+        return error_set(WEIR_E_GRAPH, "%s", weir_graph_mistake(graph));
+    if (plan->graph != graph_hash(graph))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: the plan \"%s\" was not compiled from this graph", opts.src.file,
+                         opts.src.line, plan_text(plan, plan->name));
+    struct verifying v = {.graph = graph, .plan = plan, .seed = opts.seed};
+    for (int round = 0; !status && round < (opts.rounds > 0 ? opts.rounds : ROUNDS); round++) {
+        const int64_t number = round;
+        status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));
+    }
+    free(v.fetches);
+    return status;
+}
