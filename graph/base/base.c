@@ -222,3 +222,22 @@ uint64_t name_key(uint64_t seed, const char *name)
 {
     return name_hash(name) ^ seed * 0x9E3779B97F4A7C15u;
 }
+
+bool bytes_parse(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    char *end;
+    double value = number_read(text, &end);
+    while (*end && strchr(" \t\n\v\f\r", *end))
+        end++;
+    for (size_t u = 0; end != text && u < sizeof units / sizeof *units; u++)
+        if (!strcmp(end, units[u].name) && value > 0 && value * units[u].factor < 1e18) {
+            *bytes = (uint64_t)(value * units[u].factor);
+            return true;
+        }
+    return false;
+}

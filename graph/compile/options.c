@@ -1,5 +1,6 @@
 /* graph/compile/options.c: see the header. */
 #include "graph/compile/options.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "graph/base/locale.h"
@@ -7,26 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* "512MiB", "2GB", "1.5 GiB", "4096" */
-static bool memory_parse(const char *text, uint64_t *bytes)
-{
-    static const struct {
-        const char *name;
-        double factor;
-    } units[] = {{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
-                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-    char *end;
-    double value = number_read(text, &end);
-    while (*end && strchr(" \t\n\v\f\r", *end))
-        end++;
-    for (size_t u = 0; end != text && u < sizeof units / sizeof *units; u++)
-        if (!strcmp(end, units[u].name) && value > 0 && value * units[u].factor < 1e18) {
-            *bytes = (uint64_t)(value * units[u].factor);
-            return true;
-        }
-    return false;
-}
 
 /* "10", "2.5": no sign, no exponent, and the point whatever the locale. */
 static bool number_take(const char **text, double *value)
@@ -165,7 +146,7 @@ bool options_take(compile *c)
         return false;
     c->micro = c->opts.micro_batches ? c->opts.micro_batches : 1;
     c->memory_max = UINT64_MAX;
-    if (c->opts.memory && !memory_parse(c->opts.memory, &c->memory_max))
+    if (c->opts.memory && !bytes_parse(c->opts.memory, &c->memory_max))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: \"%s\" is not an amount of memory; write a number "
                          "above 0 and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"512MiB\"", src.file, src.line, c->opts.memory),
                false;

@@ -214,10 +214,27 @@ static bool states_open(author *a, const graph_node *node)
     return true;
 }
 
+static int copies_of(const weir_tensor *tensor, int micros)
+{
+    return tensor->delay > 1 ? tensor->delay : tensor->micro ? micros : 1;
+}
+
+/* An optimizer's states are as large as its parameters, and there are three at most. */
+uint64_t author_bytes(const weir_graph *graph, int micros)
+{
+    uint64_t elements = 0;
+    for (int t = 0; t < graph->tensors.count; t++) {
+        const weir_tensor *tensor = graph->tensors.item[t];
+        const uint64_t copies = (uint64_t)copies_of(tensor, micros) + (tensor->update ? 3 : 0);
+        elements += (uint64_t)weir_shape_count(&tensor->type.shape) * copies;
+    }
+    return elements * sizeof(field_value);
+}
+
 static bool value_open(author *a, const weir_tensor *tensor)
 {
     struct value *value = &a->values[tensor->id];
-    value->copies = tensor->delay > 1 ? tensor->delay : tensor->micro ? a->micros : 1;
+    value->copies = copies_of(tensor, a->micros);
     if (!array_new(&value->array, &tensor->type, value->copies))
         return false;
     for (int copy = 0; !tensor->node && copy < value->copies; copy++) {

@@ -22,6 +22,9 @@ typedef struct author author;
 weir_status author_open(author **to, const weir_graph *graph, int micros, uint64_t key_seed, uint64_t seed);
 void author_close(author *a);
 
+/* Bytes that it takes for a graph. */
+uint64_t author_bytes(const weir_graph *graph, int micros);
+
 /* The next step of a program. */
 weir_status author_step(author *a, int program);
 

@@ -13,7 +13,31 @@
 #define SECRET_TWO UINT64_C(0xe7037ed1a0b428db)
 #define SECRET_THREE UINT64_C(0x8ebc6af09c88c6e3)
 #define ULPS 4
+#define PRODUCTS 32 /* each below 2^122: so many, and what was folded, are below 2^128 */
 #define DENOMINATOR_MAX (UINT64_C(1) << 50)
+
+/* Below 2^62, the same modulo p. */
+static unsigned __int128 folded(unsigned __int128 sum)
+{
+    sum = (sum & FIELD_P) + (sum >> 61);
+    return (sum & FIELD_P) + (sum >> 61);
+}
+
+field_value field_dot(field_value start, const field_value *a, int64_t a_step, const field_value *b, int64_t b_step,
+                      int64_t count)
+{
+    unsigned __int128 x = start.of[0], y = start.of[1];
+    for (int64_t done = 0; done < count;) {
+        const int64_t end = count - done < PRODUCTS ? count : done + PRODUCTS;
+        for (; done < end; done++, a += a_step, b += b_step) {
+            x += (unsigned __int128)a->of[0] * b->of[0];
+            y += (unsigned __int128)a->of[1] * b->of[1];
+        }
+        x = folded(x);
+        y = folded(y);
+    }
+    return (field_value){{(uint64_t)(x % FIELD_P), (uint64_t)(y % FIELD_P)}};
+}
 
 bool field_is_int(field_value a, int64_t *number)
 {

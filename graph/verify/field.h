@@ -74,6 +74,10 @@ static inline field_value field_neg(field_value a)
     return field_sub(field_int(0), a);
 }
 
+/* start + a[0] b[0] + a[a_step] b[b_step] + ..., of `count` products, which are reduced some at a time. */
+field_value field_dot(field_value start, const field_value *a, int64_t a_step, const field_value *b, int64_t b_step,
+                      int64_t count);
+
 /* False: it is no integer of 32 bits. */
 bool field_is_int(field_value a, int64_t *number);
 

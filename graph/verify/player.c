@@ -56,14 +56,6 @@ static uint64_t granule_of(const weir_plan *plan)
     return least;
 }
 
-uint64_t player_bytes(const weir_plan *plan)
-{
-    uint64_t bytes = 0, granule = granule_of(plan);
-    for (uint32_t s = 0; s < plan->spaces_count; s++)
-        bytes += plan->spaces[s].bytes / granule * (sizeof(field_value) + 1);
-    return bytes;
-}
-
 static bool shadows_open(player *p)
 {
     bool ok = true;
@@ -500,8 +492,11 @@ weir_status player_run(player *p, uint32_t program, int64_t steps, uint64_t orde
     weir_status status = limit ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to play %u actors", p->plan->actors_count);
     for (uint32_t a = 0; limit && a < p->plan->actors_count; a++)
         limit[a] = p->fired[a] + (uint64_t)steps * p->plan->actors[a].fires;
-    for (uint32_t count; !status && (count = find_ready(p, program, limit));)
+    for (uint32_t count; !status && (count = find_ready(p, program, limit));) {
         status = actor_fire(p, choose(p, count, order, &random));
+        if (p->ends->fired)
+            p->ends->fired(p->ends->ctx);
+    }
     if (!status)
         status = nobody_fires(p, program, limit);
     free(limit);
@@ -554,6 +549,14 @@ const char *player_kept_name(const weir_plan *plan, uint32_t tensor)
             if (plan->shards[s].i == tensor)
                 return plan_text(plan, plan->params[i].name);
     return plan_text(plan, plan->tensors[tensor].name);
+}
+
+uint64_t player_bytes(const weir_plan *plan)
+{
+    uint64_t bytes = 2 * scratch_room(plan) * sizeof(field_value), granule = granule_of(plan);
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        bytes += plan->spaces[s].bytes / granule * (sizeof(field_value) + 1);
+    return bytes;
 }
 
 /* Everything that there is before the first step: shards by their names, in all slots that are full. */

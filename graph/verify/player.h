@@ -23,10 +23,11 @@ typedef struct player_ends {
     bool (*give)(void *ctx, const char *input, int64_t step, int micro, const rule_array *array); /* false: there is none */
     void (*begin)(void *ctx, const char *kept, const rule_array *array); /* fills what lives from step to step */
     void (*see)(void *ctx, const char *fetch, int64_t step, int micro, const rule_array *array);
+    void (*fired)(void *ctx); /* once for each firing */
     void (*made)(void *ctx, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array);
 } player_ends;
 
-/* Bytes that the shadow of a plan takes. */
+/* Bytes that it takes for a plan. */
 uint64_t player_bytes(const weir_plan *plan);
 
 /* E_MEMORY; E_UNSUPPORTED: this program has none of its ops. */

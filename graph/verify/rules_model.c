@@ -8,10 +8,7 @@
 
 static field_value dot(const field_value *a, const field_value *b, int64_t count)
 {
-    field_value sum = field_int(0);
-    for (int64_t i = 0; i < count; i++)
-        sum = field_add(sum, field_mul(a[i], b[i]));
-    return sum;
+    return field_dot(field_int(0), a, 1, b, 1, count);
 }
 
 /* q is [batch, queries, dim], k and v are [batch, keys, dim]. A head is a slice of `width` columns. */

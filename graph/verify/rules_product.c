@@ -17,10 +17,8 @@ static void multiply(struct matrix a, struct matrix b, int64_t m, int64_t n, int
 {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            field_value sum = adds ? out[i * n + j] : field_int(0);
-            for (int64_t l = 0; l < k; l++)
-                sum = field_add(sum, field_mul(a.first[i * a.row + l * a.column], b.first[l * b.row + j * b.column]));
-            out[i * n + j] = sum;
+            const field_value before = adds ? out[i * n + j] : field_int(0);
+            out[i * n + j] = field_dot(before, a.first + i * a.row, a.column, b.first + j * b.column, b.row, k);
         }
 }
 

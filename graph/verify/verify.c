@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -16,7 +17,7 @@
 #include "graph/verify/player.h"
 #include "graph/verify/verify.h"
 
-enum { ROUNDS = 2, STEPS = 2, TEXT_BYTES = 1024 };
+enum { ROUNDS = 2, STEPS = 2, TEXT_BYTES = 1024, PROGRESS_NS = 1000000000 };
 
 /* With .precision f16 the compiler keeps the scale of the loss, of which the graph knows nothing. */
 static bool is_compilers_own(const char *name)
@@ -40,7 +41,9 @@ struct verifying {
     blame *blame;             /* NULL: nothing is known to be wrong */
     struct fetched *fetches;  /* owned */
     size_t fetch_count, fetch_room, seen;
-    uint64_t seed;
+    const weir_verify_opts *opts;
+    uint64_t fired, firings;  /* of all rounds: so far; in all */
+    int64_t told_ns;          /* when progress was told last */
     bool wrong;
     char text[TEXT_BYTES];    /* what is wrong */
 };
@@ -109,6 +112,17 @@ static void see(void *ctx, const char *name, int64_t step, int micro, const rule
     if (!v->wrong)
         snprintf(v->text, sizeof v->text, "the plan fetches \"%s\" in step %lld, and the graph does not", name, (long long)step);
     v->wrong = true;
+}
+
+/* Once a second. */
+static void fired(void *ctx)
+{
+    struct verifying *v = ctx;
+    v->fired++;
+    if (!v->opts->progress || graph_now_ns() - v->told_ns < PROGRESS_NS)
+        return;
+    v->told_ns = graph_now_ns();
+    v->opts->progress(v->opts->ctx, (double)v->fired / (double)(v->fired > v->firings ? v->fired : v->firings));
 }
 
 static void made(void *ctx, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array)
@@ -278,7 +292,7 @@ static void find_blame(struct verifying *v, uint64_t seed, uint64_t order)
 
 static weir_status verify_round(struct verifying *v, uint64_t seed)
 {
-    const player_ends ends = {.ctx = v, .give = give, .begin = begin, .see = see};
+    const player_ends ends = {.ctx = v, .give = give, .begin = begin, .see = see, .fired = fired};
     const uint64_t order = field_bits(seed, "order of firings", NULL, 0);
     weir_status status = play(v, &ends, seed, order);
     if (!status && v->wrong) {
@@ -299,6 +313,30 @@ weir_status verify_wanted(bool *wanted)
                      "or 0", text);
 }
 
+/* The memory that a proof takes is known before it begins. */
+static weir_status check_memory(const struct verifying *v)
+{
+    const uint64_t need = player_bytes(v->plan) + author_bytes(v->graph, (int)v->plan->micro_batches);
+    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    const weir_src src = opts_src(v->opts);
+    if (v->opts->memory && !bytes_parse(v->opts->memory, &most))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: \"%s\" is not an amount of memory; write a number above 0 and B, "
+                         "KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, v->opts->memory);
+    if (need <= most)
+        return WEIR_OK;
+    return error_set(WEIR_E_MEMORY, "%s:%d: weir_plan_verify: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; verify a smaller "
+                     "version of the model in the same layout (fewer layers, a smaller width, fewer rows), or give more in .memory",
+                     src.file, src.line, plan_text(v->plan, v->plan->name), (double)need / 0x1p30, (double)most / 0x1p30);
+}
+
+static uint64_t firings_of(const struct verifying *v, int rounds)
+{
+    uint64_t sum = 0;
+    for (uint32_t a = 0; a < v->plan->actors_count; a++)
+        sum += v->plan->actors[a].fires * (uint64_t)(v->plan->actors[a].program.i ? STEPS : steps_of(v->graph));
+    return sum * (uint64_t)rounds;
+}
+
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *given)
 {
     weir_verify_opts opts;
@@ -312,8 +350,11 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     if (plan->graph != graph_hash(graph))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: the plan \"%s\" was not compiled from this graph", opts.src.file,
                          opts.src.line, plan_text(plan, plan->name));
-    struct verifying v = {.graph = graph, .plan = plan, .seed = opts.seed};
-    for (int round = 0; !status && round < (opts.rounds > 0 ? opts.rounds : ROUNDS); round++) {
+    const int rounds = opts.rounds > 0 ? opts.rounds : ROUNDS;
+    struct verifying v = {.graph = graph, .plan = plan, .opts = &opts, .told_ns = graph_now_ns()};
+    v.firings = firings_of(&v, rounds);
+    status = check_memory(&v);
+    for (int round = 0; !status && round < rounds; round++) {
         const int64_t number = round;
         status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));
     }

@@ -98,6 +98,10 @@ typedef struct weir_verify_opts {
     weir_src src;
     uint64_t seed; /* of all values, and of the orders in which actors fire [0] */
     int rounds;    /* each with other values and another order [2] */
+    const char *memory; /* the most that the proof may take, such as "8GiB" [half of this machine's] */
+    void (*progress)(void *ctx, double part); /* told about once a second how much is done, from 0 to 1, by the thread that
+                                                 verifies [nobody] */
+    void *ctx;          /* of progress */
 } weir_verify_opts;
 
 /* Proves that a plan computes what its graph says: for all values of inputs, parameters and states, over the real numbers,
@@ -107,7 +111,7 @@ typedef struct weir_verify_opts {
  *
  * WEIR_OK: they agree. E_WRONG: they do not; weir_error() names a value, an element of it, and the kernel that makes it wrong,
  * with both lines of the program. E_UNSUPPORTED: a call is split by hand, which cannot be verified. E_MEMORY: a field value for
- * each element of the plan's arenas and of the graph's tensors does not fit. `graph` is the one that was compiled; nothing is changed. Takes a
+ * each element of the plan's arenas and of the graph's tensors is more than .memory; nothing has been computed then. `graph` is the one that was compiled; nothing is changed. Takes a
  * thousand times as long as the steps that it computes: some seconds for a small model. Any thread. */
 #define weir_plan_verify(graph, plan, ...) weir_plan_verify_at(graph, plan, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *opts);

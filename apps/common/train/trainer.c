@@ -14,6 +14,7 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PULL_MS 200 /* after which a loss that does not come is asked after */
 
@@ -52,13 +53,20 @@ static void tell_limit(const trainer *t)
         fprintf(stderr, "%s: %s\n", t->program, text);
 }
 
+static void show_verified(void *ctx, double part)
+{
+    const trainer *t = ctx;
+    if (ranks_first() && isatty(STDERR_FILENO))
+        fprintf(stderr, "\r%s: verifying the plan, %.0f %%\r", t->program, 100 * part);
+}
+
 /* Every rank does, as each has compiled for itself. */
-static bool verify(const trainer *t, const weir_graph *graph)
+static bool verify(trainer *t, const weir_graph *graph)
 {
     const double start = measure_seconds();
     if (!t->plan || !t->opts.verify)
         return true;
-    if (weir_plan_verify(graph, t->plan, .seed = t->opts.seed))
+    if (weir_plan_verify(graph, t->plan, .seed = t->opts.seed, .progress = show_verified, .ctx = t))
         return false;
     if (ranks_first())
         fprintf(stderr, "%s: the plan computes the model: verified in %.1f s\n", t->program, measure_seconds() - start);

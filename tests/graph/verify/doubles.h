@@ -41,6 +41,15 @@ static inline field_value field_mul(field_value a, field_value b)
     return field_real(a.of[0] * b.of[0]);
 }
 
+static inline field_value field_dot(field_value start, const field_value *a, int64_t a_step, const field_value *b, int64_t b_step,
+                                    int64_t count)
+{
+    double sum = start.of[0];
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i * a_step].of[0] * b[i * b_step].of[0];
+    return field_real(sum);
+}
+
 static inline field_value field_div(field_value a, field_value b)
 {
     return field_real(a.of[0] / b.of[0]);

@@ -30,6 +30,24 @@ static void expect_below_p(field_value a)
 
 /* ---- laws ---- */
 
+/* More than are added before they are reduced, from values that are as large as can be. */
+Test(field, a_sum_of_products_is_that_of_single_ones)
+{
+    enum { COUNT = 1000 };
+    field_value a[COUNT], b[COUNT];
+    for (int64_t i = 0; i < COUNT; i++) {
+        a[i] = i % 3 ? field_draw(7, "a", &i, 1) : field_int(-1);
+        b[i] = i % 2 ? field_draw(7, "b", &i, 1) : field_int(-1);
+    }
+    for (int64_t step = 1; step <= 3; step += 2)
+        for (int64_t count = 0; count <= COUNT / step; count += 13) {
+            field_value sum = field_int(-1);
+            for (int64_t i = 0; i < count; i++)
+                sum = field_add(sum, field_mul(a[i * step], b[i]));
+            cr_assert(field_equal(sum, field_dot(field_int(-1), a, step, b, 1, count)), "%lld products", (long long)count);
+        }
+}
+
 Test(field, sums_and_differences_undo_each_other)
 {
     for (int64_t i = 0; i < SAMPLES; i++) {

@@ -119,6 +119,19 @@ Test(verify, a_plan_of_another_graph_is_refused)
     weir_graph_free(other);
 }
 
+Test(verify, a_proof_that_takes_more_memory_than_it_may_is_not_begun)
+{
+    weir_graph *g = mlp(DATA, true);
+    weir_plan *plan = weir_compile(g);
+    cr_expect_eq(weir_plan_verify(g, plan, .memory = "10KiB"), WEIR_E_MEMORY);
+    cr_expect(strstr(weir_error(), "test_verify.c:") && strstr(weir_error(), "verify a smaller version of the model"), "%s", weir_error());
+    cr_expect_eq(weir_plan_verify(g, plan, .memory = "some"), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "\"some\" is not an amount of memory"), "%s", weir_error());
+    OK(weir_plan_verify(g, plan, .memory = "100MiB"));
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
 Test(verify, the_environment_asks_for_a_proof_of_each_plan)
 {
     weir_graph *g = mlp(DATA, false);
