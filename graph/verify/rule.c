@@ -2,8 +2,9 @@
 #include "graph/verify/rule.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "graph/base/locale.h"
 
 static const rule_entry *const tables[] = {rules_core, rules_product, rules_element, rules_model, rules_loss, rules_update};
 
@@ -112,7 +113,7 @@ void rule_say(const rule_call *call, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(call->error, call->error_bytes, format, args);
+    text_vprint(call->error, call->error_bytes, format, args);
     va_end(args);
 }
 
