@@ -193,6 +193,20 @@ static int64_t steps_of(const weir_graph *graph)
     return STEPS + delay;
 }
 
+/* What the graph changes from step to step the plan has, too. */
+static void compare_names(struct verifying *v)
+{
+    for (int t = 0; t < v->graph->tensors.count && !v->wrong; t++) {
+        const weir_tensor *tensor = v->graph->tensors.item[t];
+        bool kept = !tensor->update;
+        for (uint32_t p = 0; !kept && p < v->plan->params_count; p++)
+            kept = !strcmp(plan_text(v->plan, v->plan->params[p].name), tensor->name) && v->plan->params[p].shards.count;
+        v->wrong = !kept;
+        if (!kept)
+            snprintf(v->text, sizeof v->text, "the graph keeps \"%s\", and the plan does not", tensor->name);
+    }
+}
+
 static void compare_kept(struct verifying *v)
 {
     for (uint32_t p = 0; p < v->plan->params_count && !v->wrong; p++) {
@@ -252,10 +266,11 @@ static weir_status play(struct verifying *v, const player_ends *ends, uint64_t s
     weir_status status = author_open(&v->author, v->graph, (int)v->plan->micro_batches, v->plan->seed, seed);
     if (!status)
         status = player_open(&v->player, v->plan, seed, ends);
-    if (!status)
+    if (!status) {
+        compare_names(v);
         compare_inits(v);
-    if (!status)
         status = run_both(v, 0, 0, steps, order);
+    }
     for (uint32_t p = 1; !status && !v->wrong && p < v->plan->programs_count; p++)
         status = run_both(v, p, 0, STEPS, order + p);
     if (!status && !v->wrong && v->plan->programs_count > 1)

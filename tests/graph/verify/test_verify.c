@@ -119,6 +119,18 @@ Test(verify, a_plan_of_another_graph_is_refused)
     weir_graph_free(other);
 }
 
+Test(verify, a_parameter_that_the_plan_does_not_name_is_missed)
+{
+    weir_graph *g = mlp(DATA, false);
+    weir_plan *plan = weir_compile(g), *other = plan_copy(plan);
+    other->params[0] = other->params[--other->params_count];
+    cr_expect_eq(weir_plan_verify(g, other), WEIR_E_WRONG);
+    cr_expect(strstr(weir_error(), "keeps \""), "%s", weir_error());
+    weir_plan_free(other);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
 Test(verify, a_proof_that_takes_more_memory_than_it_may_is_not_begun)
 {
     weir_graph *g = mlp(DATA, true);
