@@ -395,7 +395,7 @@ $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT
 
 # A library that is installed never aborts: its assertions are checked where suites run under sanitizers.
 ifeq (,$(SAN))
-$(LIB_SRC:%.c=$(OUT)/%.o): INCLUDE += -DNDEBUG
+$(patsubst %.c,$(OUT)/%.o,$(LIB_SRC) $(PLUGIN_C) $(UCX_C)) $(LEVEL_OBJ): INCLUDE += -DNDEBUG
 endif
 
 # Programs and suites ask for the short names.

@@ -92,8 +92,8 @@ static ALWAYS_INLINE weir_status fire_once(struct lane *lane, struct actor *acto
 }
 
 /* Firings whose conditions are met from the beginning. Returns how many there were. */
-static __attribute__((noinline)) uint32_t fire_row(struct actor *actor, uint32_t row, weir_status *status,
-                                                   struct actor_kernel **failed)
+static __attribute__((noinline)) uint32_t fire_many(struct actor *actor, uint32_t row, weir_status *status,
+                                                    struct actor_kernel **failed)
 {
     uint32_t fired = 0;
     while (fired < row && !(*status = call_kernels(actor, failed))) {
@@ -107,14 +107,14 @@ static __attribute__((noinline)) uint32_t fire_row(struct actor *actor, uint32_t
 
 uint32_t actor_fire(struct actor *actor, uint32_t count, weir_status *status, struct actor_kernel **failed)
 {
-    uint32_t done = 0, row;
+    uint32_t done = 0;
     struct lane *lane = actor->lane;
     if (UNLIKELY(actor->ahead))
         return ahead_fire(actor, count, status, failed);
     do {
-        row = actor->rows ? row_length(actor, count - done) : 1;
+        const uint32_t row = actor->rows ? row_length(actor, count - done) : 1;
         if (row > 1)
-            done += fire_row(actor, row, status, failed);
+            done += fire_many(actor, row, status, failed);
         else
             done += !(*status = fire_once(lane, actor, failed));
     } while (done < count && !actor->unmet && LIKELY(!*status));

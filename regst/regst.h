@@ -12,8 +12,8 @@
  *
  * With several readers a slot counts as free when each has freed it: `pending` holds per slot how many have not.
  * Since every reader frees in order, slots become free in order too; each reader's place is a cursor (edge state of
- * the producer). Each event costs O(1) per slot,
- * however many firings it stands for.
+ * the producer). Each event costs O(1) per slot, however many firings it stands
+ * for.
  *
  * Invariants: credits <= slots; filled < fill; held < hold; arrived <= slots. Over all: credits + slots published and
  * not yet freed by all = slots, when no message is under way.
@@ -61,8 +61,8 @@ static inline uint32_t slot_after(uint32_t slot, uint32_t count, uint32_t slots)
     return slot >= slots ? slot - slots : slot;
 }
 
-/* How many slots so many more firings complete, when each takes `each` of them; `*begun` counts those on the next. Where the compiler knows
- * that it is one firing, it knows that this is no slot or one. */
+/* The slots that so many more firings complete, when each takes `each` of them; `*begun` counts firings on the next one. The
+ * compiler sees that one firing completes one slot or none. */
 static inline uint32_t slots_complete(uint32_t firings, uint32_t each, uint32_t *begun)
 {
     if (each > 1) {

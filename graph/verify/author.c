@@ -100,15 +100,6 @@ static int64_t bound_of(const author *a, const weir_tensor *tensor, int depth)
     return bound;
 }
 
-static int64_t logical_index(const rule_array *array, int64_t n)
-{
-    int64_t index[WEIR_DIMS_MAX] = {0}, place = 0;
-    rule_index(array, n, index);
-    for (int d = 0; d < array->rank; d++)
-        place = place * array->global[d] + array->start[d] + index[d];
-    return place;
-}
-
 /* The first, the last, or any: with so few values some are equal. */
 static field_value int_drawn(uint64_t bits, int64_t bound)
 {
@@ -141,7 +132,7 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
     const bool real = weir_dtype_real(array->dtype);
     const int64_t bound = real ? 0 : bound_of(a, node->out[0], 0);
     for (int64_t n = 0; n < array->count; n++) {
-        const int64_t numbers[] = {step, micro, logical_index(array, n)};
+        const int64_t numbers[] = {step, micro, rule_logical(array, n)};
         array->at[n] = real ? field_draw(a->seed, name, numbers, 3) : int_drawn(field_bits(a->seed, name, numbers, 3), bound);
     }
     return true;
@@ -164,7 +155,7 @@ void author_begin(const author *a, const char *name, const rule_array *array)
 {
     const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : kept_named(a, name);
     for (int64_t n = 0; n < array->count; n++) {
-        const int64_t place = logical_index(array, n);
+        const int64_t place = rule_logical(array, n);
         if (weir_dtype_real(array->dtype))
             array->at[n] = field_draw(a->seed, name, &place, 1);
         else if (tensor)
@@ -373,30 +364,18 @@ weir_status author_step(author *a, int program)
 
 /* ---- what came out ---- */
 
-static const rule_array *shown(const author *a, const weir_tensor *tensor, int copy)
+rule_array author_tensor(const author *a, const weir_tensor *tensor, int micro)
 {
-    static _Thread_local rule_array array;
-    array = copy_of(&a->values[tensor->id], copy);
-    return &array;
+    return array_of(a, tensor, micro);
 }
 
-const rule_array *author_fetch(const author *a, const char *name, int micro)
-{
-    for (int n = 0; n < a->graph->nodes.count; n++) {
-        const graph_node *node = a->graph->nodes.item[n];
-        if ((node->host == 1 + PLAN_SINK || node->host == 1 + PLAN_PULL) && !strcmp(node->name, name))
-            return shown(a, node->in[0], node->in[0]->micro ? micro : 0);
-    }
-    return NULL;
-}
-
-const rule_array *author_kept(const author *a, const char *name, weir_src *src)
+rule_array author_kept(const author *a, const char *name, weir_src *src)
 {
     char own[512];
     const weir_tensor *tensor = kept_named(a, name);
     if (tensor) {
         *src = tensor->src;
-        return shown(a, tensor, a->values[tensor->id].copies - 1);
+        return copy_of(&a->values[tensor->id], a->values[tensor->id].copies - 1);
     }
     for (int n = 0; n < a->graph->nodes.count; n++) {
         const graph_node *node = a->graph->nodes.item[n];
@@ -404,20 +383,8 @@ const rule_array *author_kept(const author *a, const char *name, weir_src *src)
             state_name(node, s, own, sizeof own);
             *src = node->updates ? node->updates->src : node->src;
             if (!strcmp(own, name))
-                return &a->states[n][s];
+                return a->states[n][s];
         }
     }
-    return NULL;
-}
-
-const rule_array *author_tensor(const author *a, const char *name, int micro, weir_src *src)
-{
-    for (int t = 0; t < a->graph->tensors.count; t++) {
-        const weir_tensor *tensor = a->graph->tensors.item[t];
-        if (!tensor->node || strcmp(tensor->name, name))
-            continue;
-        *src = tensor->src;
-        return shown(a, tensor, tensor->micro ? micro : 0);
-    }
-    return NULL;
+    return (rule_array){.at = NULL};
 }

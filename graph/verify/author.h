@@ -1,7 +1,7 @@
 /* graph/verify/author.h: what the author wrote: the logical graph, computed over the field.
  *
- * Whole tensors, node by node, in the order in which the graph was built: no devices, layouts, slots or fusion. What exists once
- * a micro-batch is computed for all of them in turn. Parameters and states begin as random values, which are drawn from their
+ * Whole tensors, node by node, in the order in which the graph was built: no devices, layouts, slots or fusion. A tensor that
+ * exists once a micro-batch is computed for all of them in turn. Parameters and states begin as random values, which are drawn from their
  * names, as the plan's do; inputs are drawn from their names, the step and the micro-batch.
  *
  * Integers are drawn within what their readers take: ids within the table, labels among the classes, positions at which rows
@@ -28,15 +28,13 @@ uint64_t author_bytes(const weir_graph *graph, int micros);
 /* The next step of a program. */
 weir_status author_step(author *a, int program);
 
-/* What is fetched under a name in the step that was made last, for one micro-batch; NULL: there is no such fetch. */
-const rule_array *author_fetch(const author *a, const char *name, int micro);
+/* A value that lives from step to step, as it is after the last step: a parameter, a state, an optimizer's. Without
+ * elements (`at` is NULL): there is none. `src`: where the author made it. Its elements are the author's until the next step, as
+ * those of author_tensor(). */
+rule_array author_kept(const author *a, const char *name, weir_src *src);
 
-/* A value that lives from step to step, as it is after the last step: a parameter, a state, an optimizer's. NULL: there is
- * none. `src`: where the author made it. */
-const rule_array *author_kept(const author *a, const char *name, weir_src *src);
-
-/* A tensor of the last step by its name, of one micro-batch where it exists once for each; NULL: there is none. */
-const rule_array *author_tensor(const author *a, const char *name, int micro, weir_src *src);
+/* A tensor of the last step, of one micro-batch where it exists once for each. */
+rule_array author_tensor(const author *a, const weir_tensor *tensor, int micro);
 
 /* Fills an array with what an input gives: by its logical indexes. False: there is no such input. */
 bool author_input(const author *a, const char *name, int64_t step, int micro, const rule_array *array);

@@ -22,6 +22,24 @@ struct blame {
     size_t count, room;
 };
 
+int64_t blame_first(const rule_array *shard, const rule_array *whole)
+{
+    for (int64_t n = 0; n < shard->count; n++)
+        if (!field_equal(shard->at[n], whole->at[rule_logical(shard, n)]))
+            return n;
+    return -1;
+}
+
+void blame_element(const rule_array *whole, int64_t place, char *text, size_t bytes)
+{
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    size_t used = (size_t)snprintf(text, bytes, ", element [");
+    rule_index(whole, place, index);
+    for (int d = 0; d < whole->rank; d++)
+        used += (size_t)snprintf(text + used, bytes - used, d ? ", %lld" : "%lld", (long long)index[d]);
+    snprintf(text + used, bytes - used, "]");
+}
+
 blame *blame_new(const weir_plan *plan, const weir_graph *graph)
 {
     blame *b = calloc(1, sizeof *b);
@@ -52,11 +70,7 @@ void blame_add(blame *b, uint32_t kernel, const plan_tensor *tensor, int64_t ste
     }
     struct record *record = &b->records[b->count];
     *record = (struct record){kernel, tensor, step, micro, *array};
-    record->array.at = malloc((size_t)array->count * sizeof *array->at + 1);
-    if (!record->array.at)
-        return;
-    memcpy(record->array.at, array->at, (size_t)array->count * sizeof *array->at);
-    b->count++;
+    b->count += rule_copy(&record->array);
 }
 
 /* ---- a tensor ---- */
@@ -67,15 +81,6 @@ struct held {
     uint32_t shards, wrong; /* how many have it; how many have another value */
     size_t last;            /* 1 + a record that is wrong */
 };
-
-static int64_t logical_index(const rule_array *array, int64_t n)
-{
-    int64_t index[WEIR_DIMS_MAX] = {0}, place = 0;
-    rule_index(array, n, index);
-    for (int d = 0; d < array->rank; d++)
-        place = place * array->global[d] + array->start[d] + index[d];
-    return place;
-}
 
 /* Whether the record is one of the tensor of this name: "h0/q", or as a conversion of it is called, "h0/q>B". */
 static bool is_of(const struct blame *b, const struct record *record, const weir_tensor *tensor, bool converted)
@@ -100,27 +105,16 @@ static bool is_newest(const struct blame *b, size_t i)
     return true;
 }
 
-static void element_text(const rule_array *like, int64_t place, char *text, size_t bytes)
-{
-    int64_t index[WEIR_DIMS_MAX] = {0};
-    size_t used = (size_t)snprintf(text, bytes, "[");
-    for (int d = like->rank; d-- > 0; place /= like->shape[d])
-        index[d] = place % like->shape[d];
-    for (int d = 0; d < like->rank; d++)
-        used += (size_t)snprintf(text + used, bytes - used, d ? ", %lld" : "%lld", (long long)index[d]);
-    snprintf(text + used, bytes - used, "]");
-}
-
 static void say(const struct blame *b, const struct record *record, const weir_tensor *tensor, const rule_array *right,
                 int64_t place, char *text, size_t bytes)
 {
     const plan_kernel *kernel = &b->plan->kernels[record->kernel];
     const plan_space *space = &b->plan->spaces[plan_actor_space(b->plan, kernel->actor.i).i];
     char element[128], made[128] = "";
-    element_text(right, place, element, sizeof element);
+    blame_element(right, place, element, sizeof element);
     if (tensor->src.file)
         snprintf(made, sizeof made, ", which the graph makes at %s:%d", tensor->src.file, tensor->src.line);
-    snprintf(text, bytes, "%s:%u: %s (%s) on %s makes \"%s\" wrong in step %lld, element %s%s", plan_text(b->plan, kernel->file),
+    snprintf(text, bytes, "%s:%u: %s (%s) on %s makes \"%s\" wrong in step %lld%s%s", plan_text(b->plan, kernel->file),
              kernel->line, plan_text(b->plan, kernel->name), plan_text(b->plan, kernel->op), plan_text(b->plan, space->name),
              plan_text(b->plan, record->tensor->name), (long long)record->step, element, made);
 }
@@ -135,7 +129,7 @@ static void gather(const struct blame *b, const weir_tensor *tensor, bool conver
             (!tensor->micro && !is_newest(b, i)))
             continue;
         for (int64_t n = 0; n < record->array.count; n++) {
-            const int64_t place = logical_index(&record->array, n);
+            const int64_t place = rule_logical(&record->array, n);
             struct held *at = &held[place];
             const bool none = converted && field_equal(record->array.at[n], field_int(0)); /* of terms one may have all */
             const bool wrong = !none && !field_equal(record->array.at[n], right->at[place]);
@@ -180,15 +174,14 @@ static bool find_wrong_update(const struct blame *b, const author *a, int64_t st
     for (size_t i = 0; i < b->count; i++) {
         const struct record *record = &b->records[i];
         weir_tensor made = {.src = {NULL, 0}};
-        const rule_array *right =
-            record->step == step ? author_kept(a, plan_text(b->plan, record->tensor->name), &made.src) : NULL;
-        for (int64_t n = 0; right && right->rank == record->array.rank && n < record->array.count; n++) {
-            const int64_t place = logical_index(&record->array, n);
-            if (place >= right->count || field_equal(record->array.at[n], right->at[place]))
-                continue;
-            say(b, record, &made, right, place, text, bytes);
-            return true;
-        }
+        if (record->step != step)
+            continue;
+        const rule_array right = author_kept(a, plan_text(b->plan, record->tensor->name), &made.src);
+        const int64_t wrong = right.at && rule_same_whole(&record->array, &right) ? blame_first(&record->array, &right) : -1;
+        if (wrong < 0)
+            continue;
+        say(b, record, &made, &right, rule_logical(&record->array, wrong), text, bytes);
+        return true;
     }
     return false;
 }
@@ -198,8 +191,10 @@ bool blame_find_read(blame *b, const author *a, int64_t step, char *text, size_t
     for (int t = 0; t < b->graph->tensors.count; t++) {
         const weir_tensor *tensor = b->graph->tensors.item[t];
         weir_src src;
-        const rule_array *right = tensor->node || tensor->delay > 1 ? NULL : author_kept(a, tensor->name, &src);
-        if (right && find_wrong(b, tensor, true, step, 0, right, text, bytes))
+        if (tensor->node || tensor->delay > 1)
+            continue;
+        const rule_array right = author_kept(a, tensor->name, &src);
+        if (find_wrong(b, tensor, true, step, 0, &right, text, bytes))
             return true;
     }
     return false;
@@ -207,15 +202,14 @@ bool blame_find_read(blame *b, const author *a, int64_t step, char *text, size_t
 
 bool blame_find(blame *b, const author *a, int64_t step, char *text, size_t bytes)
 {
-    weir_src src;
     for (int n = 0; n < b->graph->nodes.count; n++) {
         const graph_node *node = b->graph->nodes.item[n];
         for (int o = 0; o < node->out_count && !node->updates; o++) {
             const weir_tensor *tensor = node->out[o];
             for (int micro = 0; micro < (tensor->micro ? (int)b->plan->micro_batches : 1); micro++) {
-                const rule_array *right = author_tensor(a, tensor->name, micro, &src);
-                if (right && (find_wrong(b, tensor, false, step, micro, right, text, bytes) ||
-                              find_wrong(b, tensor, true, step, micro, right, text, bytes)))
+                const rule_array right = author_tensor(a, tensor, micro);
+                if (find_wrong(b, tensor, false, step, micro, &right, text, bytes) ||
+                    find_wrong(b, tensor, true, step, micro, &right, text, bytes))
                     return true;
             }
         }

@@ -8,13 +8,19 @@
 
 #include "graph/verify/author.h"
 
+/* The first element of a shard that is not the whole tensor's; -1: there is none. */
+int64_t blame_first(const rule_array *shard, const rule_array *whole);
+
+/* Writes ", element [1, 2]" of a whole tensor. */
+void blame_element(const rule_array *whole, int64_t place, char *text, size_t bytes);
+
 typedef struct blame blame;
 
 /* NULL: no memory. */
 blame *blame_new(const weir_plan *plan, const weir_graph *graph);
 void blame_free(blame *b);
 
-/* What a kernel made in a step. */
+/* Keeps what a kernel made in a step. */
 void blame_add(blame *b, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array);
 
 /* Looks at conversions of parameters and states in a step, which the author is about to make. */

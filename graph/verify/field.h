@@ -4,7 +4,7 @@
  * two ways to compute the same rational function of random values agree, and two functions that differ agree with a probability
  * of their degree / p, in both elements of the pair with that squared (Schwartz 1980, Zippel 1979).
  *
- * What is no rational function (exp, sqrt) is an *oracle*: a random function, which is a keyed hash of its argument. It answers
+ * A function that is not rational (exp, sqrt) is an *oracle*: a random function, which is a keyed hash of its argument. It answers
  * both elements together, from both of the argument, so two arguments that differ have answers that have nothing to do with each
  * other. Integers (ids, counts) are themselves, modulo p, in both elements.
  *

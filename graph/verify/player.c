@@ -243,12 +243,22 @@ static bool accumulates(const player *p, const plan_kernel *kernel)
     return out->home == PLAN_IN_REGST && p->regst[out->owner].filled > 0;
 }
 
-static void tell_made(const player *p, uint32_t k, const rule_call *call)
+/* The step and the micro-batch of the actor's firing that comes. */
+static int64_t step_of(const player *p, uint32_t actor)
 {
-    const plan_kernel *kernel = &p->plan->kernels[k];
+    return (int64_t)(p->fired[actor] / p->plan->actors[actor].fires);
+}
+static int micro_of(const player *p, uint32_t actor)
+{
+    return (int)(p->fired[actor] % p->plan->actors[actor].fires);
+}
+
+static void tell_made(const player *p, const plan_kernel *kernel, const rule_array *outs)
+{
     for (uint32_t o = 0; p->ends->made && o < kernel->out.count; o++)
-        p->ends->made(p->ends->ctx, k, &p->plan->tensors[p->plan->operands[kernel->out.first + o].tensor.i], call->step,
-                      call->micro, &call->out[o]);
+        p->ends->made(p->ends->ctx, (uint32_t)(kernel - p->plan->kernels),
+                      &p->plan->tensors[p->plan->operands[kernel->out.first + o].tensor.i], step_of(p, kernel->actor.i),
+                      micro_of(p, kernel->actor.i), &outs[o]);
 }
 
 /* A source or a sink: the program's own. */
@@ -267,7 +277,6 @@ static weir_status kernel_fire(player *p, uint32_t k)
 {
     const weir_plan *plan = p->plan;
     const plan_kernel *kernel = &plan->kernels[k];
-    const plan_actor *actor = &plan->actors[kernel->actor.i];
     rule_array arrays[OPERANDS_MAX], *in = arrays, *out = in + kernel->in.count, *state = out + kernel->out.count;
     char error[256] = "the values do not fit";
     p->scratch_used = 0;
@@ -277,8 +286,8 @@ static weir_status kernel_fire(player *p, uint32_t k)
     const rule_call call = {.op = weir_op_find(plan_text(plan, kernel->op)), .name = plan_text(plan, kernel->name),
                             .words = plan->words + kernel->attrs.first, .in = in, .in_count = (int)kernel->in.count, .out = out,
                             .out_count = (int)kernel->out.count, .state = state, .state_count = (int)kernel->state.count,
-                            .key = kernel->key, .step = (int64_t)(p->fired[kernel->actor.i] / actor->fires),
-                            .micro = (int)(p->fired[kernel->actor.i] % actor->fires), .micros = (int)actor->fires,
+                            .key = kernel->key, .step = step_of(p, kernel->actor.i), .micro = micro_of(p, kernel->actor.i),
+                            .micros = (int)plan->actors[kernel->actor.i].fires,
                             .accumulate = accumulates(p, kernel), .seed = p->seed, .error = error, .error_bytes = sizeof error};
     weir_status status = WEIR_OK;
     if (kernel->host != PLAN_NONE && p->plan->hosts[kernel->host].kind != PLAN_CALL)
@@ -289,23 +298,22 @@ static weir_status kernel_fire(player *p, uint32_t k)
         return status;
     operands_store(p, &kernel->out, out);
     operands_store(p, &kernel->state, state);
-    tell_made(p, k, &call);
+    tell_made(p, kernel, out);
     return WEIR_OK;
 }
 
 /* ---- the program around the plan ---- */
 
-/* The tensors of a register, as they are given or taken. */
+/* A push gives, and a pull takes, the tensor of its register. */
 static weir_status outside_fire(player *p, uint32_t a, const plan_host *host)
 {
     const plan_actor *actor = &p->plan->actors[a];
     const bool gives = host->kind == PLAN_PUSH;
     const uint32_t r = gives ? actor->regsts.first : p->plan->ports[actor->ports.first].regst.i;
     const plan_regst *regst = &p->plan->regsts[r];
-    const plan_operand operand = {regst->tensors.count ? (plan_tensor_id){regst->tensors.first} : (plan_tensor_id){0},
-                                  {gives ? PLAN_NONE : actor->ports.first}};
-    const int64_t step = (int64_t)(p->fired[a] / actor->fires);
-    const int micro = (int)(p->fired[a] % actor->fires);
+    const plan_operand operand = {{regst->tensors.first}, {gives ? PLAN_NONE : actor->ports.first}};
+    const int64_t step = step_of(p, a);
+    const int micro = micro_of(p, a);
     if (!regst->tensors.count)
         return WEIR_OK;
     const plan_tensor *tensor = &p->plan->tensors[operand.tensor.i];
@@ -334,7 +342,7 @@ static const plan_kernel *member_kernel(const player *p, const plan_collective *
     return &p->plan->kernels[plan_member(p->plan, of, m)->kernels.first];
 }
 
-/* What the members give, one behind the other, and where each one's begins. NULL: no memory. */
+/* Loads the inputs of all members, one behind the other; first[m] is where those of member m begin. NULL: no memory. */
 static rule_array *given_load(player *p, const plan_collective *of, uint32_t *first)
 {
     uint32_t count = 0;
@@ -352,30 +360,17 @@ static rule_array *given_load(player *p, const plan_collective *of, uint32_t *fi
     return NULL;
 }
 
-/* The element of a logical tensor, of an array that has it. */
-static bool element_at(const rule_array *array, const rule_array *like, int64_t n, field_value *value)
-{
-    int64_t index[WEIR_DIMS_MAX], place = 0;
-    rule_index(like, n, index);
-    for (int d = 0; d < like->rank; d++) {
-        const int64_t own = like->start[d] + index[d] - array->start[d];
-        if (array->rank != like->rank || own < 0 || own >= array->shape[d])
-            return false;
-        place = place * array->shape[d] + own;
-    }
-    *value = array->at[place];
-    return true;
-}
-
 /* Output i of a member is the sum of the inputs i of all. */
 static void add_given(const plan_collective *of, const rule_array *given, const uint32_t *first, uint32_t i,
                       const rule_array *out)
 {
     for (int64_t n = 0; n < out->count; n++) {
-        field_value sum = field_int(0), value;
-        for (uint32_t m = 0; m < of->members.count; m++)
-            if (element_at(&given[first[m] + i], out, n, &value))
-                sum = field_add(sum, value);
+        field_value sum = field_int(0);
+        for (uint32_t m = 0; m < of->members.count; m++) {
+            const rule_array *from = &given[first[m] + i];
+            const int64_t place = rule_place(from, out, n);
+            sum = place < 0 ? sum : field_add(sum, from->at[place]);
+        }
         out->at[n] = sum;
     }
 }
@@ -409,11 +404,8 @@ static weir_status collective_fire(player *p, uint32_t c)
             take_moved(p, of, given, first, m, outs, kernel->out.count);
         if (ok)
             operands_store(p, &kernel->out, outs);
-        for (uint32_t o = 0; ok && p->ends->made && o < kernel->out.count; o++)
-            p->ends->made(p->ends->ctx, (uint32_t)(kernel - p->plan->kernels),
-                          &p->plan->tensors[p->plan->operands[kernel->out.first + o].tensor.i],
-                          (int64_t)(p->fired[kernel->actor.i] / p->plan->actors[kernel->actor.i].fires),
-                          (int)(p->fired[kernel->actor.i] % p->plan->actors[kernel->actor.i].fires), &outs[o]);
+        if (ok)
+            tell_made(p, kernel, outs);
         p->scratch_used = used;
     }
     for (uint32_t m = 0; m < of->members.count; m++)
@@ -467,12 +459,13 @@ static uint32_t find_ready(player *p, uint32_t program, const uint64_t *limit)
     return count;
 }
 
-/* One of the ready: half of the time of the queue that comes first in this order, so that it runs ahead. */
+/* Draws one of the ready. Half of the time it is one of the queue that this order prefers, if there is one: so that runs ahead. */
 static uint32_t choose(const player *p, uint32_t count, uint64_t order, uint64_t *random)
 {
     const uint32_t favourite = (uint32_t)(order % (p->plan->queues_count ? p->plan->queues_count : 1));
     const uint32_t from = (uint32_t)(draw(random) % count);
-    for (uint32_t i = 0; draw(random) % 2 && i < count; i++)
+    const bool prefers = draw(random) % 2;
+    for (uint32_t i = 0; prefers && i < count; i++)
         if (p->plan->actors[p->ready[(from + i) % count]].queue.i == favourite)
             return p->ready[(from + i) % count];
     return p->ready[from];

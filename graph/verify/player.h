@@ -6,7 +6,8 @@
  *                                                              beside its first is spoiled
  *
  * Everything is read and written where the plan says: so values show what overlaps wrongly, what is read from the wrong slot, and
- * what comes too late. Of the actors that may fire one is drawn, and some orders let one queue run far ahead.
+ * what comes too late. The next actor is drawn from those that may fire, and each order prefers a queue, which so
+ * runs ahead of the others.
  *
  * It knows the plan alone: names, boxes, attributes. The plan has passed plan_validate(). One thread.
  */
@@ -17,7 +18,7 @@
 
 typedef struct player player;
 
-/* Who gives inputs and looks at what comes out. NULL: nobody. */
+/* Functions that give inputs and look at results. NULL: nobody does. */
 typedef struct player_ends {
     void *ctx;
     bool (*give)(void *ctx, const char *input, int64_t step, int micro, const rule_array *array); /* false: there is none */

@@ -40,15 +40,6 @@ static bool bit(uint32_t bits, int i)
     return bits >> (i < 31 ? i : 31) & 1;
 }
 
-static int64_t logical_place(const rule_array *array, int64_t n)
-{
-    int64_t index[WEIR_DIMS_MAX], place = 0;
-    rule_index(array, n, index);
-    for (int d = 0; d < array->rank; d++)
-        place = place * array->global[d] + array->start[d] + index[d];
-    return place;
-}
-
 /* An op that promises to be one of rows: each row is a random function of the row, and of what all rows have in common; an
  * output without rows is the sum of such. */
 static bool oracle_of_rows(const rule_call *call, field_value common)
@@ -74,7 +65,7 @@ static bool oracle_of_rows(const rule_call *call, field_value common)
             for (int64_t n = 0; n < columns && (has_rows || per_row) && first + n < out->count; n++)
                 out->at[first + n] = answer(call, h, o, start + n);
             for (int64_t n = 0; n < columns && !has_rows && !per_row; n++)
-                out->at[n] = field_add(out->at[n], answer(call, h, o, logical_place(out, n)));
+                out->at[n] = field_add(out->at[n], answer(call, h, o, rule_logical(out, n)));
         }
     }
     return true;
@@ -93,7 +84,7 @@ static bool oracle(const rule_call *call)
         return oracle_of_rows(call, h);
     for (int o = 0; o < call->out_count; o++)
         for (int64_t n = 0; n < call->out[o].count; n++)
-            call->out[o].at[n] = answer(call, h, o, logical_place(&call->out[o], n));
+            call->out[o].at[n] = answer(call, h, o, rule_logical(&call->out[o], n));
     for (int s = 0; s < call->state_count; s++)
         for (int64_t n = 0; n < call->state[s].count; n++)
             call->state[s].at[n] = answer(call, h, call->out_count + s, n);

@@ -19,6 +19,8 @@
 #include "graph/plan/form/plan.h"
 #include "graph/verify/field.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <weir/op.h>
 
 typedef struct rule_array {
@@ -86,6 +88,50 @@ static inline void rule_index(const rule_array *array, int64_t n, int64_t index[
 {
     for (int d = array->rank; d-- > 0; n /= array->shape[d])
         index[d] = n % array->shape[d];
+}
+
+/* The n-th element of a shard: its number in the logical tensor, row-major. */
+static inline int64_t rule_logical(const rule_array *array, int64_t n)
+{
+    int64_t index[WEIR_DIMS_MAX] = {0}, place = 0;
+    rule_index(array, n, index);
+    for (int d = 0; d < array->rank; d++)
+        place = place * array->global[d] + array->start[d] + index[d];
+    return place;
+}
+
+/* Where `array` has the n-th element of `like`, another shard of the same logical tensor; -1: it does not have it. */
+static inline int64_t rule_place(const rule_array *array, const rule_array *like, int64_t n)
+{
+    int64_t index[WEIR_DIMS_MAX] = {0}, place = 0;
+    rule_index(like, n, index);
+    for (int d = 0; d < like->rank; d++) {
+        const int64_t own = like->start[d] + index[d] - array->start[d];
+        if (array->rank != like->rank || own < 0 || own >= array->shape[d])
+            return -1;
+        place = place * array->shape[d] + own;
+    }
+    return place;
+}
+
+/* Whether the two are shards of one logical shape. */
+static inline bool rule_same_whole(const rule_array *a, const rule_array *b)
+{
+    bool same = a->rank == b->rank;
+    for (int d = 0; same && d < a->rank; d++)
+        same = a->global[d] == b->global[d];
+    return same;
+}
+
+/* Gives the array elements of its own, which are the caller's to free. False: no memory; then it has none. */
+static inline bool rule_copy(rule_array *array)
+{
+    const field_value *from = array->at;
+    const size_t bytes = (size_t)array->count * sizeof *from;
+    array->at = malloc(bytes + 1);
+    if (array->at)
+        memcpy(array->at, from, bytes);
+    return array->at != NULL;
 }
 
 /* Refuses a call that has fewer inputs or outputs. */

@@ -31,29 +31,14 @@ static bool accumulate(const rule_call *call)
 
 /* ---- box ---- */
 
-/* The place in `from` of element `index` of `to`; -1: it has none. */
-static int64_t place_in(const rule_array *from, const rule_array *to, const int64_t index[WEIR_DIMS_MAX])
-{
-    int64_t place = 0;
-    for (int d = 0; d < to->rank; d++) {
-        const int64_t own = to->start[d] + index[d] - from->start[d];
-        if (own < 0 || own >= from->shape[d])
-            return -1;
-        place = place * from->shape[d] + own;
-    }
-    return place;
-}
-
 /* The elements of a group of terms: the first that has one gives it, the others add. */
 static void put_terms(const rule_call *call, int first, int terms)
 {
     const rule_array *to = &call->out[0];
     for (int64_t n = 0; n < to->count; n++) {
-        int64_t index[WEIR_DIMS_MAX] = {0};
         bool put = false;
-        rule_index(to, n, index);
         for (int i = first; i < first + terms; i++) {
-            const int64_t place = place_in(&call->in[i], to, index);
+            const int64_t place = rule_place(&call->in[i], to, n);
             if (place < 0)
                 continue;
             to->at[n] = put ? field_add(to->at[n], call->in[i].at[place]) : call->in[i].at[place];

@@ -62,40 +62,17 @@ static void begin(void *ctx, const char *kept, const rule_array *array)
     author_begin(v->author, kept, array);
 }
 
-/* The first element of a shard that is not the whole's; -1: there is none. The two have one logical shape. */
-static int64_t first_wrong(const rule_array *shard, const rule_array *whole, int64_t index[WEIR_DIMS_MAX])
-{
-    for (int64_t n = 0; n < shard->count; n++) {
-        int64_t place = 0;
-        rule_index(shard, n, index);
-        for (int d = 0; d < shard->rank; d++)
-            place = place * whole->shape[d] + (index[d] += shard->start[d]);
-        if (!field_equal(shard->at[n], whole->at[place]))
-            return n;
-    }
-    return -1;
-}
-
-static bool same_shape(const rule_array *shard, const rule_array *whole)
-{
-    bool same = shard->rank == whole->rank;
-    for (int d = 0; same && d < whole->rank; d++)
-        same = shard->global[d] == whole->shape[d];
-    return same;
-}
-
 static void note(struct verifying *v, const char *where, const char *name, const rule_array *shard, const rule_array *whole)
 {
-    int64_t index[WEIR_DIMS_MAX] = {0};
     char element[128] = "";
-    size_t used = 0;
-    if (v->wrong || (same_shape(shard, whole) && first_wrong(shard, whole, index) < 0))
+    const bool same = rule_same_whole(shard, whole);
+    const int64_t wrong = same ? blame_first(shard, whole) : 0;
+    if (v->wrong || wrong < 0)
         return;
+    if (same)
+        blame_element(whole, rule_logical(shard, wrong), element, sizeof element);
     v->wrong = true;
-    for (int d = 0; same_shape(shard, whole) && d < shard->rank; d++)
-        used += (size_t)snprintf(element + used, sizeof element - used, d ? ", %lld" : "[%lld", (long long)index[d]);
-    snprintf(v->text, sizeof v->text, "%s\"%s\" is not what the graph says%s%s%s", where, name, used ? ", element " : "", element,
-             used ? "]" : "");
+    snprintf(v->text, sizeof v->text, "%s\"%s\" is not what the graph says%s", where, name, element);
 }
 
 static void see(void *ctx, const char *name, int64_t step, int micro, const rule_array *array)
@@ -144,14 +121,10 @@ static bool keep_fetch(struct verifying *v, const graph_node *node, int64_t step
         v->fetch_room = room;
     }
     struct fetched *f = &v->fetches[v->fetch_count];
-    *f = (struct fetched){node->name, step, micro, *author_fetch(v->author, node->name, micro)};
-    const field_value *from = f->array.at;
-    f->array.at = malloc((size_t)f->array.count * sizeof *f->array.at + 1);
-    if (!f->array.at)
-        return false;
-    memcpy(f->array.at, from, (size_t)f->array.count * sizeof *f->array.at);
-    v->fetch_count++;
-    return true;
+    *f = (struct fetched){node->name, step, micro, author_tensor(v->author, node->in[0], micro)};
+    const bool kept = rule_copy(&f->array);
+    v->fetch_count += kept;
+    return kept;
 }
 
 static weir_status author_run(struct verifying *v, int program, int64_t first, int64_t steps)
@@ -193,7 +166,7 @@ static int64_t steps_of(const weir_graph *graph)
     return STEPS + delay;
 }
 
-/* What the graph changes from step to step the plan has, too. */
+/* The plan keeps all that the graph changes from step to step. */
 static void compare_names(struct verifying *v)
 {
     for (int t = 0; t < v->graph->tensors.count && !v->wrong; t++) {
@@ -213,11 +186,11 @@ static void compare_kept(struct verifying *v)
         const plan_param *param = &v->plan->params[p];
         const char *name = plan_text(v->plan, param->name);
         weir_src src;
-        const rule_array *whole = author_kept(v->author, name, &src);
+        const rule_array whole = author_kept(v->author, name, &src);
         char where[256] = "";
-        if (!whole && is_compilers_own(name))
+        if (!whole.at && is_compilers_own(name))
             continue;
-        if (!whole) {
+        if (!whole.at) {
             v->wrong = true;
             snprintf(v->text, sizeof v->text, "the plan keeps \"%s\", and the graph does not", name);
             return;
@@ -226,7 +199,7 @@ static void compare_kept(struct verifying *v)
             snprintf(where, sizeof where, "%s:%d: ", src.file, src.line);
         for (uint32_t s = param->shards.first; s < param->shards.first + param->shards.count && !v->wrong; s++) {
             const rule_array *shard = player_kept(v->player, v->plan->shards[s].i);
-            note(v, where, name, shard, whole);
+            note(v, where, name, shard, &whole);
         }
     }
 }

@@ -111,8 +111,9 @@ typedef struct weir_verify_opts {
  *
  * WEIR_OK: they agree. E_WRONG: they do not; weir_error() names a value, an element of it, and the kernel that makes it wrong,
  * with both lines of the program. E_UNSUPPORTED: a call is split by hand, which cannot be verified. E_MEMORY: a field value for
- * each element of the plan's arenas and of the graph's tensors is more than .memory; nothing has been computed then. `graph` is the one that was compiled; nothing is changed. Takes a
- * thousand times as long as the steps that it computes: some seconds for a small model. Any thread. */
+ * each element of the plan's arenas and of the graph's tensors is more than .memory; nothing has been computed then.
+ * `graph` is the one that was compiled; nothing is changed. Takes a thousand times as long as the steps that it computes: some
+ * seconds for a small model. Any thread. */
 #define weir_plan_verify(graph, plan, ...) weir_plan_verify_at(graph, plan, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *opts);
 

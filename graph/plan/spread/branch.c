@@ -22,27 +22,19 @@ static int compare_readers(const void *a, const void *b)
     return x->port < y->port ? -1 : x->port > y->port;
 }
 
-static const plan_queue *queue_of(const weir_plan *plan, uint32_t actor)
-{
-    return &plan->queues[plan->actors[actor].queue.i];
-}
-
-static uint32_t rank_of(const weir_plan *plan, const plan_queue *queue)
-{
-    return plan->spaces[queue->space.i].rank;
-}
-
-/* Whether the reader at the port may be told together with others; then who tells it from others is set. */
+/* Whether the reader at the port may be told together with others; then `reader` has what such have in common. */
 static bool find_reader(const weir_plan *plan, uint32_t rank, const uint32_t *thread_of, uint32_t p, struct reader *reader)
 {
-    const uint32_t regst = plan->ports[p].regst.i;
-    const plan_queue *to = queue_of(plan, plan->ports[p].actor.i), *from = queue_of(plan, plan->regsts[regst].producer.i);
-    const uint32_t to_queue = (uint32_t)(to - plan->queues), from_queue = (uint32_t)(from - plan->queues);
-    const bool here = thread_of && rank_of(plan, to) == rank && rank_of(plan, from) == rank;
-    if (to->kind == PLAN_OUTSIDE || device_is_accelerator((weir_device_kind)plan->spaces[from->space.i].kind))
+    const uint32_t regst = plan->ports[p].regst.i, to = plan->ports[p].actor.i, from = plan->regsts[regst].producer.i;
+    const uint32_t to_queue = plan->actors[to].queue.i, from_queue = plan->actors[from].queue.i;
+    const bool here = thread_of && plan_rank_of(plan, to) == rank && plan_rank_of(plan, from) == rank;
+    if (plan->queues[to_queue].kind == PLAN_OUTSIDE ||
+        device_is_accelerator((weir_device_kind)plan->spaces[plan_actor_space(plan, from).i].kind))
         return false;
     *reader = (struct reader){.regst = regst, .thread = here ? plan->queues_count + thread_of[to_queue] : to_queue, .port = p};
-    return here && from->kind != PLAN_OUTSIDE ? thread_of[from_queue] != thread_of[to_queue] : from != to;
+    if (here && plan->queues[from_queue].kind != PLAN_OUTSIDE)
+        return thread_of[from_queue] != thread_of[to_queue];
+    return from_queue != to_queue;
 }
 
 weir_status plan_branches(const weir_plan *plan, uint32_t rank, const uint32_t *thread_of, const uint32_t *part_of,

@@ -1,8 +1,8 @@
 /* tests/graph/verify/test_verify.c: plans that the compiler makes are proven to compute their graphs, and plans that were made
  * wrong are not, with the kernel that is wrong named.
  *
- * Mutants are plans changed in one place. Those that the validator or the token game refuse are not looked at. Of random changes
- * a run of both plans on the processor judges which of them matter.
+ * Mutants are plans changed in one place, which the validator and the token game still accept. A run of both plans on the processor
+ * judges whether a random change matters.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -202,7 +202,7 @@ static uint32_t box_counts_a_source_twice(weir_plan *plan, uint32_t n)
     return k;
 }
 
-/* What is to be added is copied. */
+/* Terms are copied over each other, not added. */
 static uint32_t box_takes_terms_for_parts(weir_plan *plan, uint32_t n)
 {
     for (uint32_t k = 0; k < plan->kernels_count; k++)
@@ -302,7 +302,7 @@ static uint32_t micro_batches_do_not_add_up(weir_plan *plan, uint32_t n)
     return PLAN_NONE;
 }
 
-/* What comes later is not masked, or is. */
+/* Positions that come later are not masked, or are where they were not. */
 static uint32_t attention_is_not_causal(weir_plan *plan, uint32_t n)
 {
     const uint32_t k = kernel_of(plan, "attention", 3, n);
