@@ -53,7 +53,7 @@ const char *const *op_levels(void);
 /* An amount of memory: "512MiB", "2GB", "1.5 GiB", "4096". False: it is none above 0. */
 bool bytes_parse(const char *text, uint64_t *bytes);
 
-/* What different threads write lies so many bytes apart: a processor fetches a cache line together with its neighbour, so two
+/* Words that different threads write lie this far apart: a processor fetches a cache line together with its neighbour, so two
  * threads that write to neighbours take them from each other. */
 #define APART_BYTES 128
 

@@ -4,8 +4,8 @@
  *                                      '--> another reader      another thread than the producer
  *
  * A *branch* of a register is all of its readers on one thread. It has the edge of the first of them, in the order of
- * ports: READY goes there once for all, and FREE comes back when the last of them has let go of a slot. Of another process's
- * threads nothing is known, so there the readers of one queue are a branch. Both ends work that out from the same plan.
+ * ports: READY goes there once for all, and FREE comes back when the last of them has let go of a slot. A plan does not name the
+ * threads of another process, so there the readers of one queue are a branch. Both ends work that out from the same plan.
  *
  * Alone in its branch is a reader that the producer's own thread runs, which is told without a message; one that the program
  * calls (a pull), which is a thread by itself; and each reader of a register whose producer's device runs ahead, as it is told
