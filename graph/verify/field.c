@@ -60,9 +60,13 @@ static uint64_t inverse_one(uint64_t a)
     return power;
 }
 
+/* 1 / a and 1 / b are b / (a b) and a / (a b). */
 field_value field_inverse(field_value a)
 {
-    return (field_value){{inverse_one(a.of[0]), a.of[1] == a.of[0] ? inverse_one(a.of[0]) : inverse_one(a.of[1])}};
+    if (!a.of[0] || !a.of[1])
+        return (field_value){{inverse_one(a.of[0]), inverse_one(a.of[1])}};
+    const uint64_t both = inverse_one(field_mul_one(a.of[0], a.of[1]));
+    return (field_value){{field_mul_one(both, a.of[1]), field_mul_one(both, a.of[0])}};
 }
 
 /* 2^e. */

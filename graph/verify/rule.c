@@ -100,6 +100,26 @@ rule_fn rule_find(const char *op)
     return oracle;
 }
 
+bool rule_draws(const char *op)
+{
+    return !strcmp(op, "dropout") || rule_find(op) == oracle;
+}
+
+bool rule_has_parts(const char *op)
+{
+    static const char *const several[] = {"fused",       "fused_over",     "fused_launch", "fused_launch_over", "linear_gelu",
+                                          "linear_many", "linear_dw_many", "linear_dw_db", "matmul_gelu_grad"};
+    bool found = false;
+    for (size_t i = 0; !found && i < sizeof several / sizeof *several; i++)
+        found = !strcmp(several[i], op);
+    return found;
+}
+
+bool rule_part(const rule_call *part)
+{
+    return part->part ? part->part(part->ctx, part) : rule_find(part->op->name)(part);
+}
+
 void rule_say(const rule_call *call, const char *format, ...)
 {
     va_list args;

@@ -47,6 +47,9 @@ typedef struct rule_call {
     uint64_t seed;                 /* of oracles and of the order */
     char *error;                   /* where a sentence goes when the rule returns false */
     size_t error_bytes;
+    bool (*part)(void *ctx, const struct rule_call *part); /* of an op that is several ops: each goes here, and nothing is
+                                                              computed; NULL: it is computed */
+    void *ctx;                     /* of part */
 } rule_call;
 
 /* False: the values cannot be what the op takes (an id that is no integer, sizes that do not fit); then call->error says why. */
@@ -55,6 +58,15 @@ typedef bool (*rule_fn)(const rule_call *call);
 /* An op that has none in the tables, as one of the program's own, is a random function of all that it reads; of each row, if it
  * promises to be one of rows (.rows_in). So a plan that splits it otherwise is found wrong. */
 rule_fn rule_find(const char *op);
+
+/* Whether the op may use its random stream (rule_call.key): dropout, and an op without a rule. */
+bool rule_draws(const char *op);
+
+/* Whether the op is several ops, whose calls .part takes. */
+bool rule_has_parts(const char *op);
+
+/* One of the ops that a call is: computes it, or gives it to .part. */
+bool rule_part(const rule_call *part);
 
 /* Writes a sentence to call->error; and is false. */
 void rule_say(const rule_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));

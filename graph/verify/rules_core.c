@@ -305,14 +305,13 @@ static bool member_run(struct fused_state *state)
     if (state->end - word < NAME_WORDS + 3 || !memchr(word, 0, NAME_WORDS * sizeof *word))
         return rule_refuse(&call, "its members cannot be read");
     call.op = weir_op_find((const char *)word);
-    rule_fn rule = rule_find((const char *)word);
     call.key = (uint64_t)word[NAME_WORDS].i;
     call.in = in;
     call.in_count = (int)word[NAME_WORDS + 1].i;
     call.out = out;
     call.out_count = (int)word[NAME_WORDS + 2].i;
     state->word += NAME_WORDS + 3;
-    if (!rule || !member_is(call.op, word[NAME_WORDS + 1].i, word[NAME_WORDS + 2].i) ||
+    if (!member_is(call.op, word[NAME_WORDS + 1].i, word[NAME_WORDS + 2].i) ||
         !arrays_take(state, word[NAME_WORDS + 1].i, in) || !arrays_take(state, word[NAME_WORDS + 2].i, out) ||
         state->word == state->end)
         return rule_refuse(&call, "its members cannot be read");
@@ -321,7 +320,7 @@ static bool member_run(struct fused_state *state)
     if (words != (int64_t)(call.op->attrs_bytes / sizeof *word) || words > state->end - state->word)
         return rule_refuse(&call, "its members cannot be read");
     state->word += words;
-    return rule(&call);
+    return rule_part(&call);
 }
 
 static bool fused(const rule_call *call)

@@ -12,13 +12,21 @@ static struct matrix matrix_of(const field_value *first, int64_t columns, bool t
     return transposed ? (struct matrix){first, 1, columns} : (struct matrix){first, columns, 1};
 }
 
-/* out[m, n] = or += a[m, k] b[k, n] */
+/* out[m, n] = or += a[m, k] b[k, n]. A column of b is read for each row of a, so it is copied to where its elements lie together,
+ * a part at a time. */
 static void multiply(struct matrix a, struct matrix b, int64_t m, int64_t n, int64_t k, field_value *out, bool adds)
 {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            const field_value before = adds ? out[i * n + j] : field_int(0);
-            out[i * n + j] = field_dot(before, a.first + i * a.row, a.column, b.first + j * b.column, b.row, k);
+    enum { PART = 256 };
+    field_value column[PART];
+    for (int64_t i = 0; i < m * n && !adds; i++)
+        out[i] = field_int(0);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t done = 0; done < k; done += PART) {
+            const int64_t count = k - done < PART ? k - done : PART;
+            for (int64_t l = 0; l < count; l++)
+                column[l] = b.first[(done + l) * b.row + j * b.column];
+            for (int64_t i = 0; i < m; i++)
+                out[i * n + j] = field_dot(out[i * n + j], a.first + i * a.row + done * a.column, a.column, column, 1, count);
         }
 }
 
@@ -82,51 +90,39 @@ static bool linear_db(const rule_call *call)
 
 /* ---- several in one call ---- */
 
-/* The call of one of them. */
-static rule_call part_of(const rule_call *call, const rule_array *in, int in_count, const rule_array *out)
+/* One of them: an op of that name, without attributes or with those of the call. */
+static bool part_of(const rule_call *call, const char *op, const rule_array *in, int in_count, const rule_array *out)
 {
     rule_call part = *call;
+    part.op = weir_op_find(op);
     part.in = in;
     part.in_count = in_count;
     part.out = out;
     part.out_count = 1;
-    return part;
+    return part.op && rule_part(&part);
 }
 
+/* The product goes to the output that keeps it for the gradient, or to where its gelu then is. */
 static bool linear_gelu(const rule_call *call)
 {
-    const rule_call product = part_of(call, call->in, call->in_count, &call->out[0]);
-    if (!linear(&product))
-        return false;
-    if (call->out_count > 1 && call->out[1].count != call->out[0].count)
+    const rule_array *product = &call->out[call->out_count - 1];
+    if (product->count != call->out[0].count)
         return sizes_differ(call);
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        const field_value z = call->out[0].at[i];
-        if (call->out_count > 1)
-            call->out[1].at[i] = z;
-        call->out[0].at[i] = field_oracle_of(call->seed, "gelu", z);
-    }
-    return true;
+    return part_of(call, "linear", call->in, call->in_count, product) && part_of(call, "gelu", product, 1, &call->out[0]);
 }
 
 static bool matmul_gelu_grad(const rule_call *call)
 {
-    const rule_call product = part_of(call, call->in, 2, &call->out[0]);
-    if (!matmul(&product) || call->in[2].count != call->out[0].count)
-        return sizes_differ(call);
-    for (int64_t i = 0; i < call->out[0].count; i++)
-        call->out[0].at[i] =
-            field_mul(call->out[0].at[i], field_oracle_of(call->seed, "gelu'", call->in[2].at[i]));
-    return true;
+    const rule_array saved[] = {call->in[2], call->out[0]};
+    return part_of(call, "matmul", call->in, 2, &call->out[0]) && part_of(call, "gelu_grad", saved, 2, &call->out[0]);
 }
 
 static bool linear_dw_db(const rule_call *call)
 {
-    const rule_call dw = part_of(call, call->in, 2, &call->out[0]), db = part_of(call, &call->in[1], 1, &call->out[1]);
-    return linear_dw(&dw) && linear_db(&db);
+    return part_of(call, "linear_dw", call->in, 2, &call->out[0]) && part_of(call, "linear_db", &call->in[1], 1, &call->out[1]);
 }
 
-static bool each_product(const rule_call *call, rule_fn rule)
+static bool each_product(const rule_call *call, const char *op)
 {
     const int products = call->out_count;
     const bool biased = call->in_count > 1 + products;
@@ -134,8 +130,7 @@ static bool each_product(const rule_call *call, rule_fn rule)
         return sizes_differ(call);
     for (int i = 0; i < products; i++) {
         const rule_array in[] = {call->in[0], call->in[1 + i], biased ? call->in[1 + products + i] : call->in[0]};
-        const rule_call part = part_of(call, in, biased ? 3 : 2, &call->out[i]);
-        if (!rule(&part))
+        if (!part_of(call, op, in, biased ? 3 : 2, &call->out[i]))
             return false;
     }
     return true;
@@ -143,12 +138,12 @@ static bool each_product(const rule_call *call, rule_fn rule)
 
 static bool linear_many(const rule_call *call)
 {
-    return each_product(call, linear);
+    return each_product(call, "linear");
 }
 
 static bool linear_dw_many(const rule_call *call)
 {
-    return each_product(call, linear_dw);
+    return each_product(call, "linear_dw");
 }
 
 const rule_entry rules_product[] = {{"matmul", matmul},

@@ -14,6 +14,7 @@
 #include "graph/base/opts.h"
 #include "graph/verify/author.h"
 #include "graph/verify/blame.h"
+#include "graph/verify/local.h"
 #include "graph/verify/player.h"
 #include "graph/verify/verify.h"
 
@@ -301,19 +302,25 @@ weir_status verify_wanted(bool *wanted)
                      "or 0", text);
 }
 
+static weir_status memory_most(const weir_verify_opts *opts, uint64_t *most)
+{
+    const weir_src src = opts_src(opts);
+    *most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (!opts->memory || bytes_parse(opts->memory, most))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: \"%s\" is not an amount of memory; write a number above 0 and B, "
+                     "KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, opts->memory);
+}
+
 /* The memory that a proof takes is known before it begins. */
-static weir_status check_memory(const struct verifying *v)
+static weir_status check_memory(const struct verifying *v, uint64_t most)
 {
     const uint64_t need = player_bytes(v->plan) + author_bytes(v->graph, (int)v->plan->micro_batches);
-    uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
     const weir_src src = opts_src(v->opts);
-    if (v->opts->memory && !bytes_parse(v->opts->memory, &most))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: \"%s\" is not an amount of memory; write a number above 0 and B, "
-                         "KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, v->opts->memory);
     if (need <= most)
         return WEIR_OK;
-    return error_set(WEIR_E_MEMORY, "%s:%d: weir_plan_verify: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; verify a smaller "
-                     "version of the model in the same layout (fewer layers, a smaller width, fewer rows), or give more in .memory",
+    return error_set(WEIR_E_MEMORY, "%s:%d: weir_plan_verify: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; judge each "
+                     "kernel alone (.local = true), verify a smaller version of the model in the same layout, or give more in .memory",
                      src.file, src.line, plan_text(v->plan, v->plan->name), (double)need / 0x1p30, (double)most / 0x1p30);
 }
 
@@ -338,10 +345,16 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     if (plan->graph != graph_hash(graph))
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: the plan \"%s\" was not compiled from this graph", opts.src.file,
                          opts.src.line, plan_text(plan, plan->name));
+    uint64_t most;
+    status = memory_most(&opts, &most);
+    if (!status && opts.local)
+        status = local_verify(graph, plan, opts.seed, most, opts.progress, opts.ctx);
+    if (status || opts.local)
+        return status;
     const int rounds = opts.rounds > 0 ? opts.rounds : ROUNDS;
     struct verifying v = {.graph = graph, .plan = plan, .opts = &opts, .told_ns = graph_now_ns()};
     v.firings = firings_of(&v, rounds);
-    status = check_memory(&v);
+    status = check_memory(&v, most);
     for (int round = 0; !status && round < rounds; round++) {
         const int64_t number = round;
         status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));

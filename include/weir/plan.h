@@ -98,6 +98,9 @@ typedef struct weir_verify_opts {
     weir_src src;
     uint64_t seed; /* of all values, and of the orders in which actors fire [0] */
     int rounds;    /* each with other values and another order [2] */
+    bool local;    /* judges each kernel alone, as part of an op of the graph, and each conversion by what it covers: for plans
+                      of a thousand devices. Does not see the order in which values are read and overwritten
+                      (docs/design/proof.md) [false] */
     const char *memory; /* the most that the proof may take, such as "8GiB" [half of this machine's] */
     void (*progress)(void *ctx, double part); /* told about once a second how much is done, from 0 to 1, by the thread that
                                                  verifies [nobody] */
@@ -111,7 +114,8 @@ typedef struct weir_verify_opts {
  *
  * WEIR_OK: they agree. E_WRONG: they do not; weir_error() names a value, an element of it, and the kernel that makes it wrong,
  * with both lines of the program. E_UNSUPPORTED: a call is split by hand, which cannot be verified. E_MEMORY: a field value for
- * each element of the plan's arenas and of the graph's tensors is more than .memory; nothing has been computed then.
+ * each element of the plan's arenas and of the graph's tensors is more than .memory; nothing has been computed then, and .local
+ * takes less.
  * `graph` is the one that was compiled; nothing is changed. Takes a thousand times as long as the steps that it computes: some
  * seconds for a small model. Any thread. */
 #define weir_plan_verify(graph, plan, ...) weir_plan_verify_at(graph, plan, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
