@@ -140,10 +140,10 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
 
 /* ---- what lives from step to step ---- */
 
-static const weir_tensor *kept_named(const author *a, const char *name)
+static const weir_tensor *kept_named(const weir_graph *graph, const char *name)
 {
-    for (int t = 0; t < a->graph->tensors.count; t++) {
-        const weir_tensor *tensor = a->graph->tensors.item[t];
+    for (int t = 0; t < graph->tensors.count; t++) {
+        const weir_tensor *tensor = graph->tensors.item[t];
         if (!tensor->node && !strcmp(tensor->name, name))
             return tensor;
     }
@@ -153,7 +153,7 @@ static const weir_tensor *kept_named(const author *a, const char *name)
 /* Integers begin as they do, or, an optimizer's counts, as a few updates. */
 void author_begin(const author *a, const char *name, const rule_array *array)
 {
-    const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : kept_named(a, name);
+    const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : kept_named(a->graph, name);
     for (int64_t n = 0; n < array->count; n++) {
         const int64_t place = rule_logical(array, n);
         if (weir_dtype_real(array->dtype))
@@ -165,13 +165,13 @@ void author_begin(const author *a, const char *name, const rule_array *array)
     }
 }
 
-bool author_begins_so(const author *a, const char *name, const plan_init *init)
+bool author_begins_so(const weir_graph *graph, uint64_t key_seed, const char *name, const plan_init *init)
 {
-    const weir_tensor *tensor = kept_named(a, name);
+    const weir_tensor *tensor = kept_named(graph, name);
     if (!tensor)
         return true;
     return init->kind == (uint32_t)tensor->init.kind && init->a == tensor->init.a && init->b == tensor->init.b &&
-           init->key == name_key(a->key_seed, name);
+           init->key == name_key(key_seed, name);
 }
 
 /* "h0/q/weight:adamw.m", as a plan names it. */
@@ -372,7 +372,7 @@ rule_array author_tensor(const author *a, const weir_tensor *tensor, int micro)
 rule_array author_kept(const author *a, const char *name, weir_src *src)
 {
     char own[512];
-    const weir_tensor *tensor = kept_named(a, name);
+    const weir_tensor *tensor = kept_named(a->graph, name);
     if (tensor) {
         *src = tensor->src;
         return copy_of(&a->values[tensor->id], a->values[tensor->id].copies - 1);

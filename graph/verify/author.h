@@ -43,6 +43,6 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
 void author_begin(const author *a, const char *name, const rule_array *array);
 
 /* Whether a parameter or state of the graph begins as this says; true of all that the graph does not know. */
-bool author_begins_so(const author *a, const char *name, const plan_init *init);
+bool author_begins_so(const weir_graph *graph, uint64_t key_seed, const char *name, const plan_init *init);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/verify/author.h"
 #include "graph/verify/claim.h"
 #include "graph/verify/judge.h"
 #include "graph/verify/lookup.h"
@@ -30,6 +31,9 @@ struct local {
     weir_tensor unit;           /* 1, of which the compiler's scale of the loss is a multiple */
     bool has_scale;
     claim *claims;              /* owned; by tensor of the plan */
+    const plan_kernel *suspect; /* the first conversion to a whole value, by its name, that did not make one; or NULL */
+    uint32_t suspected;         /* its output */
+    uint32_t *param;            /* owned; by tensor of the plan: 1 + the parameter that it is a shard of, or 0 */
     bool *updated;              /* owned; by tensor of the plan */
     bool *done;                 /* owned; by kernel */
     int *fetched;               /* owned; by node: complete values that leave the plan */
@@ -282,6 +286,18 @@ static weir_status scale_make(struct local *l, const rule_call *call)
 
 /* ---- an op of the graph is made ---- */
 
+/* If a conversion should have made a value whole and did not, it is to blame. */
+static weir_status judge_failed(struct local *l, weir_status status, const char *error)
+{
+    const plan_kernel *reader = l->kernel;
+    const weir_tensor *tensor = l->suspect ? l->claims[l->suspected].tensor : NULL;
+    if (!l->suspect || status != WEIR_E_WRONG)
+        return kernel_error(l, status, "%s", error);
+    l->kernel = l->suspect;
+    return kernel_error(l, status, "it makes a part or a multiple of \"%s\", which %s (%s) should find whole",
+                        tensor ? tensor->name : "0", plan_text(l->plan, reader->name), plan_text(l->plan, reader->op));
+}
+
 /* Judges the call of a node. */
 static weir_status op_judge(struct local *l, const graph_node *node, const rule_call *call, claim *made)
 {
@@ -294,7 +310,7 @@ static weir_status op_judge(struct local *l, const graph_node *node, const rule_
     const weir_status status = judge_make(l->judge, &of, error, sizeof error);
     for (int o = 0; o < call->out_count; o++)
         made[o] = (claim){.share = out[o].share, .scale = out[o].scale, .known = true};
-    return status ? kernel_error(l, status, "%s", error) : check_states(l, node, out + call->out_count);
+    return status ? judge_failed(l, status, error) : check_states(l, node, out + call->out_count);
 }
 
 static weir_status op_make(struct local *l, const rule_call *call)
@@ -372,6 +388,11 @@ static weir_status box_make(struct local *l, rule_call *call)
     if (one.tensor && !lookup_same_shape(&call->out[0], &one.tensor->type))
         return kernel_error(l, WEIR_E_WRONG, "its output has another shape than \"%s\"", one.tensor->name);
     l->claims[tensor_at(l, &l->kernel->out, 0)] = one;
+    const char *layout = strrchr(plan_text(l->plan, l->kernel->name), '>');
+    if (!l->suspect && call->out[0].count && !claim_is_whole(&one) && is_one(one.scale) && layout && !strchr(layout, 'P')) {
+        l->suspect = l->kernel;
+        l->suspected = tensor_at(l, &l->kernel->out, 0);
+    }
     return WEIR_OK;
 }
 
@@ -472,8 +493,9 @@ static weir_status fetch(struct local *l, const plan_host *host, uint32_t t)
         return error_set(WEIR_E_WRONG, "%s:%u: the plan fetches \"%s\", and the graph does not", plan_text(l->plan, host->file),
                          host->line, name);
     if (!claim_is_whole(given) || given->tensor != lookup_same(l->lookup, node->in[0]) || !is_whole_box(&l->plan->tensors[t]))
-        return error_set(WEIR_E_WRONG, "%s:%u: the fetch \"%s\" is not the whole value of \"%s\" (%s)", plan_text(l->plan, host->file),
-                         host->line, name, node->in[0]->name, given->tensor ? given->tensor->name : "0");
+        return error_set(WEIR_E_WRONG, "%s:%u: the fetch \"%s\" is not the whole value of \"%s\" (%s%s)", plan_text(l->plan, host->file),
+                         host->line, name, node->in[0]->name, is_one(given->share) ? "" : "a part or a multiple of ",
+                         l->suspect ? plan_text(l->plan, l->suspect->name) : given->tensor ? given->tensor->name : "0");
     l->fetched[node->id]++;
     return WEIR_OK;
 }
@@ -587,23 +609,36 @@ static weir_status outside_end(struct local *l)
     return status;
 }
 
-/* Parameters and states are there before the first step, by their names. */
+/* How values begin is written in the plan as in the graph. */
+static weir_status check_inits(const struct local *l)
+{
+    for (uint32_t i = 0; i < l->plan->inits_count; i++) {
+        const plan_init *init = &l->plan->inits[i];
+        const uint32_t p = l->param[init->tensor.i];
+        const plan_str name = p ? l->plan->params[p - 1].name : l->plan->tensors[init->tensor.i].name;
+        if (!author_begins_so(l->graph, l->plan->seed, plan_text(l->plan, name), init))
+            return error_set(WEIR_E_WRONG, "\"%s\" does not begin as the graph says", plan_text(l->plan, name));
+    }
+    return WEIR_OK;
+}
+
+/* Parameters and states are there before the first step, by their names; and the scale of the loss. */
 static void kept_begin(struct local *l)
 {
     for (uint32_t p = 0; p < l->plan->params_count; p++) {
         const plan_param *param = &l->plan->params[p];
         const char *name = plan_text(l->plan, param->name);
         const weir_tensor *tensor = lookup_kept(l->lookup, name);
-        if (!tensor && strstr(name, PLAN_LOSS_SCALE)) {
-            for (uint32_t s = param->shards.first; s < param->shards.first + param->shards.count; s++) {
-                claim *scale = &l->claims[l->plan->shards[s].i];
-                *scale = whole_of(&l->unit);
-                scale->scale = field_oracle_of(l->seed, "scale of the loss", field_int(0));
-            }
-            l->has_scale = true;
+        const bool is_scale = !tensor && strstr(name, PLAN_LOSS_SCALE);
+        for (uint32_t s = param->shards.first; s < param->shards.first + param->shards.count; s++) {
+            claim *c = &l->claims[l->plan->shards[s].i];
+            l->param[l->plan->shards[s].i] = 1 + p;
+            if (tensor || is_scale)
+                *c = whole_of(tensor ? lookup_same(l->lookup, tensor) : &l->unit);
+            if (is_scale)
+                c->scale = field_oracle_of(l->seed, "scale of the loss", field_int(0));
         }
-        for (uint32_t s = param->shards.first; tensor && s < param->shards.first + param->shards.count; s++)
-            l->claims[l->plan->shards[s].i] = whole_of(lookup_same(l->lookup, tensor));
+        l->has_scale |= is_scale;
     }
 }
 
@@ -674,11 +709,12 @@ static bool local_open(struct local *l, uint64_t bytes_max)
     l->judge = judge_new(l->seed, bytes_max / (6 * sizeof(field_value)));
     l->lookup = lookup_new(l->graph, (int)plan->micro_batches, plan->seed);
     l->claims = calloc(plan->tensors_count + (size_t)1, sizeof *l->claims);
+    l->param = calloc(plan->tensors_count + (size_t)1, sizeof *l->param);
     l->updated = calloc(plan->tensors_count + (size_t)1, sizeof *l->updated);
     l->done = calloc(plan->kernels_count + (size_t)1, sizeof *l->done);
     l->fetched = calloc(nodes + 1, sizeof *l->fetched);
     l->collective = calloc(plan->actors_count + (size_t)1, sizeof *l->collective);
-    if (!l->judge || !l->lookup || !l->claims || !l->updated || !l->done || !l->fetched || !l->collective)
+    if (!l->judge || !l->lookup || !l->claims || !l->param || !l->updated || !l->done || !l->fetched || !l->collective)
         return false;
     for (uint32_t c = 0; c < plan->collectives_count; c++)
         for (uint32_t m = 0; m < plan->collectives[c].members.count; m++)
@@ -691,6 +727,7 @@ static void local_close(struct local *l)
     judge_free(l->judge);
     lookup_free(l->lookup);
     free(l->claims);
+    free(l->param);
     free(l->updated);
     free(l->done);
     free(l->fetched);
@@ -710,8 +747,10 @@ weir_status local_verify(const weir_graph *graph, const weir_plan *plan, uint64_
                              : error_set(WEIR_E_MEMORY, "no memory to verify a plan of %u kernels", plan->kernels_count);
     if (!status) {
         kept_begin(l);
-        status = outside_begin(l);
+        status = check_inits(l);
     }
+    if (!status)
+        status = outside_begin(l);
     if (!status)
         status = kernels_run(l, progress, ctx);
     if (!status)

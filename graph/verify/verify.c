@@ -211,7 +211,7 @@ static void compare_inits(struct verifying *v)
     for (uint32_t i = 0; i < v->plan->inits_count && !v->wrong; i++) {
         const plan_init *init = &v->plan->inits[i];
         const char *name = player_kept_name(v->plan, init->tensor.i);
-        v->wrong = !author_begins_so(v->author, name, init);
+        v->wrong = !author_begins_so(v->graph, v->plan->seed, name, init);
         if (v->wrong)
             snprintf(v->text, sizeof v->text, "\"%s\" does not begin as the graph says", name);
     }
