@@ -26,10 +26,7 @@ static weir_plan *run_passes(compile *c)
 static weir_plan *verified(const weir_graph *graph, weir_plan *plan, weir_src src)
 {
     char why[1024];
-    bool wanted;
-    weir_status status = verify_wanted(&wanted);
-    if (!status && wanted)
-        status = weir_plan_verify(graph, plan);
+    const weir_status status = verify_if_wanted(graph, plan);
     if (!status)
         return plan;
     snprintf(why, sizeof why, "%s", weir_error());

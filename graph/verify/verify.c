@@ -292,16 +292,6 @@ static weir_status verify_round(struct verifying *v, uint64_t seed)
     return status;
 }
 
-weir_status verify_wanted(bool *wanted)
-{
-    const char *text = getenv("WEIR_VERIFY");
-    *wanted = text && !strcmp(text, "1");
-    if (!text || *wanted || !*text || !strcmp(text, "0"))
-        return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "WEIR_VERIFY is '%s': give 1, and each plan that is compiled is proven to compute its graph, "
-                     "or 0", text);
-}
-
 static weir_status memory_most(const weir_verify_opts *opts, uint64_t *most)
 {
     const weir_src src = opts_src(opts);
@@ -361,4 +351,16 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     }
     free(v.fetches);
     return status;
+}
+
+weir_status verify_if_wanted(const weir_graph *graph, const weir_plan *plan)
+{
+    const char *text = getenv("WEIR_VERIFY");
+    if (!text || !*text || !strcmp(text, "0"))
+        return WEIR_OK;
+    const bool local = !strcmp(text, "local");
+    if (local || !strcmp(text, "1"))
+        return weir_plan_verify(graph, plan, .local = local);
+    return error_set(WEIR_E_ARGUMENT, "WEIR_VERIFY is '%s': give 1, and each plan that is compiled is proven to compute its graph; "
+                     "local, and each of its kernels is judged alone; or 0", text);
 }

@@ -6,7 +6,7 @@
 
 #include <weir/plan.h>
 
-/* Whether the environment asks that every plan that is compiled be proven: WEIR_VERIFY is 1. E_ARGUMENT: it is neither 1 nor 0. */
-weir_status verify_wanted(bool *wanted);
+/* Verifies the plan if WEIR_VERIFY asks for it: "1", or "local" for .local. E_ARGUMENT: it has another value. */
+weir_status verify_if_wanted(const weir_graph *graph, const weir_plan *plan);
 
 #endif
