@@ -376,6 +376,17 @@ static void change_slots(weir_plan *plan, uint64_t *random)
     *changed = (uint32_t)any_size(*changed, random);
 }
 
+/* A plan that is spread keeps no graph. */
+static void drop_table(weir_plan *plan)
+{
+    for (int t = PLAN_RUN_ARRAYS; t < PLAN_ARRAYS; t++) {
+        free(plan_table_items(plan, &plan_tables[t]));
+        plan_table_set(plan, &plan_tables[t], NULL, 0);
+    }
+    plan->table_version = 0;
+    plan->table_hash = 0;
+}
+
 /* How many ranks there are, whose part it is, or who owns a device. */
 static void change_ranks(weir_plan *plan, uint64_t *random)
 {
@@ -391,6 +402,8 @@ static void change_ranks(weir_plan *plan, uint64_t *random)
         plan->spaces[below(random, plan->spaces_count)].rank = below(random, plan->ranks);
         break;
     }
+    if (plan->ranks > 1 || plan->part)
+        drop_table(plan);
 }
 
 typedef void (*change)(weir_plan *plan, uint64_t *random);

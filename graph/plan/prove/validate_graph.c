@@ -290,7 +290,10 @@ static void enter_types(node_call *c)
 
 static bool validate_node(const weir_plan *plan, uint32_t n)
 {
-    node_call c = {.plan = plan, .n = n, .node = &plan->graph_nodes[n]};
+    node_call c; /* its types are entered below: there is room for many */
+    c.plan = plan;
+    c.n = n;
+    c.node = &plan->graph_nodes[n];
     const char *op = plan_graph_text(plan, c.node->op);
     c.op = weir_op_find(op);
     if (!c.op)

@@ -25,7 +25,7 @@
 
 TestSuite(graph_table, .timeout = 600);
 
-enum { SEED = 4711, MODELS = EFFORT(FULL(60, 8), 3, 1), CHANGES = EFFORT(FULL(60000, 6000), 1500, 300) };
+enum { SEED = 4711, MODELS = EFFORT(FULL(60, 8), 3, 1), CHANGES = EFFORT(FULL(60000, 3000), 1500, 300) };
 
 #define OK(call) cr_assert_eq((call), WEIR_OK, "%s", weir_error())
 #define SAYS(part) cr_expect(strstr(weir_error(), part), "\"%s\" lacks \"%s\"", weir_error(), part)
