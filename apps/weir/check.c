@@ -43,7 +43,7 @@ int command_check(int argc, char **argv)
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},
     };
-    int status = options_parse(&(options_spec){program, "Prove that a plan cannot deadlock, and that it computes its graph.", table}, argc, argv);
+    int status = options_parse(&(options_spec){program, "Prove that a plan cannot deadlock.", table}, argc, argv);
     if (status < 0)
         status = command_load_ops(program, &objects);
     if (status >= 0)

@@ -10,7 +10,7 @@
  * out of it can be proven against, and not compiled.
  *
  * plan_validate() has accepted the table before it is read (graph/plan/prove/validate_graph.c), so weir_plan_graph() checks
- * nothing but whether it is the graph of this model. What it makes owns all that it has: the plan may be freed. One thread at a
+ * nothing but whether it is the graph of this model. The new graph owns all that it has: the plan may be freed. One thread at a
  * time, as always with graphs.
  */
 #ifndef GRAPH_VERIFY_TABLE_H

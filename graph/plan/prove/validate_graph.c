@@ -181,7 +181,7 @@ static bool validate_counts(const node_call *c)
            REFUSE_NODE(c->plan, c->n, "attrs: %" PRIu32 " words, %s has %" PRIu32, c->node->attrs.count, c->op->name, words);
 }
 
-/* What it reads was made before it, in its own program, and no later phase. */
+/* A node reads what was made before it, in its own program and in no later phase. */
 static bool validate_input(const node_call *c, uint32_t i, bool *micro)
 {
     const plan_graph_tensor *tensor = input(c, i);
