@@ -402,7 +402,7 @@ bool untrusted_proof(const weir_plan *plan)
     if (got && graph_hash(graph) != plan->graph)
         abort();
     if (got)
-        weir_plan_verify(graph, plan, .rounds = 1, .memory = "8MiB");
+        weir_plan_verify(graph, plan, .rounds = 1, .memory = "32MiB");
     weir_graph_free(graph);
     return got;
 }
