@@ -21,9 +21,13 @@ static int check_graph(const weir_plan *plan, const char *path)
 {
     const double start = measure_seconds();
     weir_graph *graph = NULL;
-    const bool failed = weir_plan_graph(plan, &graph) || weir_plan_verify(graph, plan, .progress = show_proven);
+    weir_status status = weir_plan_graph(plan, &graph);
+    if (!status)
+        status = weir_plan_verify(graph, plan, .progress = show_proven);
     weir_graph_free(graph);
-    if (failed)
+    if (status == WEIR_E_WRONG || status == WEIR_E_UNSUPPORTED)
+        return options_wrong(program, "%s", weir_error()), 1; /* with the line of the plan's program */
+    if (status)
         return options_failed(program);
     foreign_put(stdout, path);
     printf(": computes the graph that it keeps, whatever order its actors fire in; proven in %.1f s\n",

@@ -153,9 +153,9 @@ static const plan_graph_tensor *input(const node_call *c, uint32_t i)
     return &c->plan->graph_tensors[c->plan->graph_refs[c->node->in.first + i].i];
 }
 
-static bool is_op(const node_call *c, const char *a, const char *b)
+static bool is_op(const node_call *c, const char *name)
 {
-    return !strcmp(c->op->name, a) || !strcmp(c->op->name, b);
+    return !strcmp(c->op->name, name);
 }
 
 /* Ops whose kernel calls the program, and those alone, are nodes of that kind. */
@@ -166,7 +166,8 @@ static bool validate_node_host(const node_call *c)
     const uint32_t host = c->node->host;
     if (c->node->by_hand && host != 1 + PLAN_CALL)
         return REFUSE_NODE(c->plan, c->n, "by_hand: only calls are split by hand");
-    return (host ? !strcmp(ops[host - 1], c->op->name) : !is_op(c, "source", "sink") && !is_op(c, "call", "call")) ||
+    const bool calls = is_op(c, "source") || is_op(c, "sink") || is_op(c, "call");
+    return (host ? is_op(c, ops[host - 1]) : !calls) ||
            REFUSE_NODE(c->plan, c->n, "host: %" PRIu32 " in a node of op %s", host, c->op->name);
 }
 
@@ -207,10 +208,11 @@ static bool validate_inputs(const node_call *c)
     for (uint32_t i = 0; i < c->node->in.count; i++)
         if (!validate_input(c, i, &micro))
             return false;
-    const bool splits = is_op(c, "unbatch", "unbatch"), sums = is_op(c, "accumulate", "batch");
-    if (splits ? !c->node->micro || micro : c->node->micro ? !micro && !is_op(c, "source", "call") : micro)
+    const bool more = is_op(c, "unbatch"), fewer = is_op(c, "accumulate") || is_op(c, "batch");
+    const bool free = is_op(c, "source") || is_op(c, "call");
+    if (more ? micro || !c->node->micro : free ? micro && !c->node->micro : micro != c->node->micro)
         return REFUSE_NODE(c->plan, c->n, "micro: %" PRIu32 ", unlike its inputs", c->node->micro);
-    return c->node->fills == (sums && c->node->micro) ||
+    return c->node->fills == (fewer && c->node->micro) ||
            REFUSE_NODE(c->plan, c->n, "fills: %" PRIu32 " in a node of op %s that fires once per %s", c->node->fills, c->op->name,
                        c->node->micro ? "micro-batch" : "step");
 }
