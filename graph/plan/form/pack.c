@@ -163,7 +163,7 @@ enum {
 
 #define GRAPH_TABLE "graph_table"
 
-/* One key more, with a map of its own: who reads no graph passes over it. */
+/* One key more, which only plans with a graph have: a map of the table's version, hash and arrays. */
 static void pack_graph(packer *p, const weir_plan *plan)
 {
     pack_text(p, GRAPH_TABLE);

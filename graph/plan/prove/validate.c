@@ -567,8 +567,8 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
               validate_spaces(plan) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
-              validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_ends(plan, scratch) &&
-              validate_graph_table(plan, scratch);
+              validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_graph_table(plan, scratch) &&
+              validate_ends(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;
 }
