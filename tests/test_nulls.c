@@ -230,6 +230,11 @@ Test(nulls, plans)
     weir_graph *empty = weir_graph_new("empty");
     REFUSED(weir_plan_verify(empty, NULL));
     weir_graph_free(empty);
+    weir_graph *kept;
+    REFUSED(weir_plan_graph(NULL, &kept));
+    REFUSED(weir_plan_graph(plan, NULL));
+    REFUSED(weir_plan_graph(plan, &kept));
+    cr_expect_null(kept);
     cr_expect_eq(weir_plan_bytes(NULL, 0), 0);
     cr_expect_eq(weir_plan_micro_batches(NULL), 0);
     cr_expect_eq(weir_plan_host_count(NULL), 0);

@@ -26,6 +26,7 @@ static const char program[] = "weir-words";
 typedef struct run {
     words_config words;
     const char *plan;
+    bool with_graph;
     int top, mib;
 } run;
 
@@ -92,7 +93,7 @@ static int count_words(run *r, const weir_plan *plan)
 static int compile_and_count(run *r)
 {
     weir_graph *g = words_graph(&r->words);
-    weir_plan *plan = g ? weir_compile(g) : NULL;
+    weir_plan *plan = g ? weir_compile(g, .keep_graph = r->with_graph) : NULL;
     int status = plan && !(r->plan && weir_plan_save(plan, r->plan)) ? -1 : options_failed(program);
     if (status < 0)
         status = count_words(r, plan);
@@ -113,9 +114,13 @@ static int run_program(int argc, char **argv)
         {"--words", OPTIONS_INT, &r.mib, .min = 1, .max = 30000, .help = "MiB for the table of distinct words"},
         {"--top", OPTIONS_INT, &r.top, .min = 0, .max = 2e9, .help = "most frequent words to print; 0: all"},
         {"--plan", OPTIONS_TEXT, &r.plan, .value = "FILE", .file = OPTIONS_WRITES, .help = "save the compiled plan"},
+        {"--with-graph", OPTIONS_FLAG, &r.with_graph,
+         .help = "with --plan: keep the graph in the plan, for weir check --graph"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Count the words of a text file.", entries}, argc, argv);
+    if (status < 0 && r.with_graph && !r.plan)
+        status = options_wrong(program, "--with-graph needs --plan FILE");
     if (status < 0)
         status = open_file(&r);
     r.words.words_bytes = (uint64_t)r.mib << 20;

@@ -9,6 +9,7 @@
 #include "graph/compile/logical/passes.h"
 #include "graph/compile/options.h"
 #include "graph/compile/sbp/passes.h"
+#include "graph/verify/table.h"
 #include "graph/verify/verify.h"
 
 static weir_plan *run_passes(compile *c)
@@ -22,11 +23,13 @@ static weir_plan *run_passes(compile *c)
     return backend_plan(c, &o);
 }
 
-/* WEIR_VERIFY: the graph is still there, so what is compiled is proven to compute it. */
-static weir_plan *verified(const weir_graph *graph, weir_plan *plan, weir_src src)
+/* The graph is still there, so what is compiled can keep it, and is proven to compute it if WEIR_VERIFY says so. */
+static weir_plan *finished(const weir_graph *graph, weir_plan *plan, bool keep_graph, weir_src src)
 {
     char why[1024];
-    const weir_status status = verify_if_wanted(graph, plan);
+    weir_status status = keep_graph ? table_keep(plan, graph) : WEIR_OK;
+    if (!status)
+        status = verify_if_wanted(graph, plan);
     if (!status)
         return plan;
     snprintf(why, sizeof why, "%s", weir_error());
@@ -50,5 +53,5 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *giv
     if (!plan && c.pool.failed)
         backend_blame_call(&c, WEIR_E_MEMORY);
     pool_free(&c.pool);
-    return plan ? verified(graph, plan, opts.src) : NULL;
+    return plan ? finished(graph, plan, opts.keep_graph, opts.src) : NULL;
 }

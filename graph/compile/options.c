@@ -117,6 +117,10 @@ bool options_take(compile *c)
     const char *mistake = weir_graph_mistake(c->graph);
     if (mistake)
         return error_set(WEIR_E_GRAPH, "%s", mistake), false;
+    if (c->graph->of_plan)
+        return error_set(WEIR_E_GRAPH, "%s:%d: compile: the graph \"%s\" comes from a plan, which does not keep devices and "
+                         "functions; compile the graph that the program builds", src.file, src.line, c->graph->name),
+               false;
     if (!(c->opts.loss_scale >= 0 && c->opts.loss_scale < INFINITY) || c->opts.loss_scale_steps < 0)
         return error_set(WEIR_E_ARGUMENT,
                          "%s:%d: compile: .loss_scale is %g and .loss_scale_steps is %d; both must be 0 or more", src.file,

@@ -126,6 +126,7 @@ struct weir_graph {
     weir_tensor *loss;         /* set by weir_train, */
     weir_src loss_src;         /* which was called here */
     bool recompute;            /* as weir_train was asked */
+    bool of_plan;              /* it comes from a plan (graph/verify/table.h): its tensors have no mesh, its nodes no functions */
 };
 
 /* Whether "fake:0-3" names devices. Tests set it; nothing else does. */

@@ -670,9 +670,12 @@ static weir_status kernels_run(struct local *l, void (*progress)(void *ctx, doub
         }
     }
     for (uint32_t k = 0; !status && left && k < l->plan->kernels_count; k++) {
-        l->kernel = &l->plan->kernels[k];
-        if (!l->done[k])
-            status = kernel_error(l, WEIR_E_WRONG, "it reads a value that nothing makes");
+        const plan_kernel *kernel = l->kernel = &l->plan->kernels[k];
+        for (uint32_t i = 0; !status && !l->done[k] && i < kernel->in.count; i++) {
+            const uint32_t t = tensor_at(l, &kernel->in, i);
+            if (!l->claims[t].known)
+                status = kernel_error(l, WEIR_E_WRONG, "nothing makes \"%s\", which it reads", plan_text(l->plan, l->plan->tensors[t].name));
+        }
     }
     return status;
 }

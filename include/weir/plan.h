@@ -67,6 +67,9 @@ typedef struct weir_compile_opts {
                             within .memory; the reading rank has as many receive slots (weir show --ranks). .per_host says
                             which devices are one host; without it each device is a host. Same bits [two slots, for any
                             link] */
+    bool keep_graph;     /* the plan keeps the graph, and weir_plan_save() writes it: weir_plan_graph() gives it back, and
+                            `weir check --graph` proves that the plan computes it, without this program. Nothing else changes,
+                            the plan's hash included [false] */
 } weir_compile_opts;
 
 /* Compiles a graph. NULL and weir_error(): a mistake in the graph, a limit that cannot be met, or no memory. Does not change
@@ -120,6 +123,19 @@ typedef struct weir_verify_opts {
  * seconds for a small model. Any thread. */
 #define weir_plan_verify(graph, plan, ...) weir_plan_verify_at(graph, plan, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *opts);
+
+/* Gives the graph that a plan keeps (weir_compile(.keep_graph)) to weir_plan_verify(), in a program that did not build it:
+ *
+ *     weir_graph *graph;
+ *     weir_status status = weir_plan_graph(plan, &graph);
+ *     if (!status)
+ *         status = weir_plan_verify(graph, plan);
+ *     weir_graph_free(graph);
+ *
+ * The graph is new and the caller's, who frees it with weir_graph_free(); the plan may be freed before. It has no devices and no
+ * functions, so weir_compile() refuses it. E_ARGUMENT: the plan keeps none, as every part of a plan that is spread over ranks.
+ * E_PLAN: it keeps the graph of another model. E_MEMORY. On failure *graph is NULL. Any thread. */
+weir_status weir_plan_graph(const weir_plan *plan, weir_graph **graph);
 
 /* Returns the planned bytes of one device, or (device < 0) of all devices but disks. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);

@@ -54,7 +54,7 @@ typedef struct batch_attrs {
 
 typedef struct seed_attrs {
     double value; /* set by the lower pass */
-    bool whole;   /* the loss is summed over the micro-batches: 1, not 1 / M. Not the kernel's */
+    int64_t whole; /* 1: the loss is summed over the micro-batches: 1, not 1 / M. Not the kernel's */
 } seed_attrs;
 
 #endif

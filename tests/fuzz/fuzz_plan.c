@@ -1,14 +1,15 @@
 /* tests/fuzz/fuzz_plan.c: bytes that claim to be a plan.
  *
  * A mutated file almost never has the right hash, so the plan is read without that check first; what then passes
- * plan_validate() must survive everything that reads plans, and come back from its own encoding unchanged. Spread over
- * ranks and cut into parts it must stay valid, and live if it was.
+ * plan_validate() must survive everything that reads plans, a proof against the graph that it keeps among them, and come back
+ * from its own encoding unchanged. Spread over ranks and cut into parts it must stay valid, and live if it was.
  */
 #include "graph/plan/prove/check.h"
 #include "graph/plan/form/file.h"
 #include "graph/plan/spread/spread.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/sample_plan.h"
+#include "tests/support/untrusted.h"
 
 #include <stdlib.h>
 
@@ -47,10 +48,11 @@ static void encode_again(weir_plan *plan)
     void *bytes = NULL;
     size_t count = 0;
     plan->hash = plan_hash(plan);
+    plan->table_hash = plan->table_version ? plan_table_hash(plan) : 0;
     if (plan_encode(plan, &bytes, &count) != WEIR_OK)
         return;
     weir_plan *again = plan_decode(bytes, count);
-    if (!again || again->hash != plan->hash)
+    if (!again || again->hash != plan->hash || again->table_hash != plan->table_hash)
         __builtin_trap();
     weir_plan_free(again);
     free(bytes);
@@ -97,6 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         view(plan);
         encode_again(plan);
         spread_and_part(plan);
+        if (untrusted_small(plan))
+            untrusted_proof(plan);
     }
     weir_plan_free(plan);
     return 0;

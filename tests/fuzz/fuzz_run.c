@@ -1,9 +1,10 @@
 /* tests/fuzz/fuzz_run.c: a plan that nobody compiled, loaded and run.
  *
  * The input is how an enemy makes the plan: the first byte chooses a compiled one, or one that is spread over two ranks,
- * or the part of either; and each eight bytes after it are the seed of one change (tests/support/mutate_plan.h). Bytes of a plan file would hardly ever pass plan_validate(),
- * and would be stale with every change of the format; fuzz_plan.c takes those. A plan that passes goes through the file
- * format and is then run, between guards and in a session.
+ * or the part of either, or one that keeps its graph; and each eight bytes after it are the seed of one change
+ * (tests/support/mutate_plan.h), of the plan or of the graph that it keeps. Bytes of a plan file would hardly ever pass
+ * plan_validate(), and would be stale with every change of the format; fuzz_plan.c takes those. A plan that passes goes
+ * through the file format and is then run, between guards and in a session, and held against the graph that it keeps.
  */
 #include "graph/plan/spread/spread.h"
 #include "tests/fuzz/fuzz.h"
@@ -16,16 +17,16 @@
 #include <string.h>
 
 enum { CHANGES_MAX = 16 };
-enum { WHOLE, SPREAD, PART_0, PART_1, FORMS };
+enum { WHOLE, SPREAD, PART_0, PART_1, WITH_GRAPH, FORMS };
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/run";
 
 /* Takes the plan over. */
 static weir_plan *in_form(weir_plan *plan, int form)
 {
-    weir_plan *spread = form == WHOLE ? NULL : plan_spread(plan, 2, 0);
+    weir_plan *spread = form == WHOLE || form == WITH_GRAPH ? NULL : plan_spread(plan, 2, 0);
     weir_plan *part = spread && form != SPREAD ? plan_part(spread, form == PART_1) : NULL;
-    if (form == WHOLE)
+    if (!spread)
         return plan;
     weir_plan_free(plan);
     if (form == SPREAD)
@@ -40,7 +41,7 @@ static const weir_plan *base_plan(int choice)
     static weir_plan *bases[FORMS][SMALL_PLANS];
     int which = choice % SMALL_PLANS, form = choice / SMALL_PLANS % FORMS;
     if (!bases[form][which]) {
-        weir_plan *formed = in_form(small_plan(which), form);
+        weir_plan *formed = in_form(form == WITH_GRAPH ? small_plan_with_graph(which) : small_plan(which), form);
         bases[form][which] = formed ? mutate_room(formed) : NULL;
         weir_plan_free(formed);
     }
@@ -57,9 +58,10 @@ static weir_plan *changed_plan(const uint8_t *data, size_t size)
         uint64_t random = 0;
         size_t first = 1 + 8 * i;
         memcpy(&random, data + first, size - first < 8 ? size - first : 8);
-        mutate_plan(plan, &random);
+        (plan->table_version && random % 2 ? mutate_table : mutate_plan)(plan, &random);
     }
     plan->hash = plan_hash(plan);
+    plan->table_hash = plan->table_version ? plan_table_hash(plan) : 0;
     return plan;
 }
 
@@ -84,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (again) {
         untrusted_calls(again, size);
         untrusted_run(again, size);
+        untrusted_proof(again);
     }
     weir_plan_free(again);
     weir_plan_free(plan);

@@ -208,9 +208,8 @@ static uint64_t any_value(uint64_t was, uint64_t *random)
 
 /* ---- changes ---- */
 
-static void change_value(weir_plan *plan, uint64_t *random)
+static void change_value_of(weir_plan *plan, const plan_table *table, uint64_t *random)
 {
-    const plan_table *table = &plan_tables[below(random, PLAN_ARRAYS)];
     uint32_t count = plan_table_count(plan, table);
     if (!table->fields || !count)
         return;
@@ -218,6 +217,11 @@ static void change_value(weir_plan *plan, uint64_t *random)
     void *item = (char *)plan_table_items(plan, table) + below(random, count) * table->item_bytes;
     uint32_t v = below(random, field->values);
     plan_field_set(field, item, v, any_value(plan_field_get(field, item, v), random));
+}
+
+static void change_value(weir_plan *plan, uint64_t *random)
+{
+    change_value_of(plan, &plan_tables[below(random, PLAN_RUN_ARRAYS)], random);
 }
 
 /* The whole stays at least as large as the shard. */
@@ -372,6 +376,17 @@ static void change_slots(weir_plan *plan, uint64_t *random)
     *changed = (uint32_t)any_size(*changed, random);
 }
 
+/* A plan that is spread keeps no graph. */
+static void drop_table(weir_plan *plan)
+{
+    for (int t = PLAN_RUN_ARRAYS; t < PLAN_ARRAYS; t++) {
+        free(plan_table_items(plan, &plan_tables[t]));
+        plan_table_set(plan, &plan_tables[t], NULL, 0);
+    }
+    plan->table_version = 0;
+    plan->table_hash = 0;
+}
+
 /* How many ranks there are, whose part it is, or who owns a device. */
 static void change_ranks(weir_plan *plan, uint64_t *random)
 {
@@ -387,6 +402,8 @@ static void change_ranks(weir_plan *plan, uint64_t *random)
         plan->spaces[below(random, plan->spaces_count)].rank = below(random, plan->ranks);
         break;
     }
+    if (plan->ranks > 1 || plan->part)
+        drop_table(plan);
 }
 
 typedef void (*change)(weir_plan *plan, uint64_t *random);
@@ -400,6 +417,91 @@ void mutate_plan(weir_plan *plan, uint64_t *random)
         change_ranks};
     if (plan->tensors_count && plan->kernels_count && plan->operands_count && plan->words_count && plan->regsts_count &&
         plan->spaces_count)
+        changes[below(random, sizeof changes / sizeof *changes)](plan, random);
+}
+
+/* ---- the table of the graph ---- */
+
+static void change_graph_value(weir_plan *plan, uint64_t *random)
+{
+    change_value_of(plan, &plan_tables[PLAN_RUN_ARRAYS + below(random, PLAN_ARRAYS - PLAN_RUN_ARRAYS)], random);
+}
+
+/* A size of one tensor, or wherever it occurs, in attributes too. */
+static void change_graph_sizes(weir_plan *plan, uint64_t *random)
+{
+    plan_graph_tensor *tensor = &plan->graph_tensors[below(random, plan->graph_tensors_count)];
+    const uint32_t d = below(random, tensor->rank < WEIR_DIMS_MAX ? tensor->rank : WEIR_DIMS_MAX);
+    const int64_t was = tensor->shape[d], size = any_size(was, random);
+    tensor->shape[d] = size;
+    for (uint32_t t = one_in(random, 3) ? plan->graph_tensors_count : 0; t < plan->graph_tensors_count; t++)
+        for (uint32_t k = 0; k < plan->graph_tensors[t].rank && k < WEIR_DIMS_MAX; k++)
+            if (plan->graph_tensors[t].shape[k] == was)
+                plan->graph_tensors[t].shape[k] = size;
+    for (uint32_t w = one_in(random, 2) ? plan->graph_words_count : 0; w < plan->graph_words_count; w++)
+        if (plan->graph_words[w].i == was)
+            plan->graph_words[w].i = size;
+}
+
+static void change_graph_dtype(weir_plan *plan, uint64_t *random)
+{
+    const uint32_t dtype = 1 + below(random, WEIR_DTYPES - 1), was = plan->graph_tensors[0].dtype;
+    if (one_in(random, 2))
+        plan->graph_tensors[below(random, plan->graph_tensors_count)].dtype = dtype;
+    else
+        for (uint32_t t = 0; t < plan->graph_tensors_count; t++)
+            if (plan->graph_tensors[t].dtype == was)
+                plan->graph_tensors[t].dtype = dtype;
+}
+
+static void change_graph_ref(weir_plan *plan, uint64_t *random)
+{
+    plan_graph_tensor_id *ref = &plan->graph_refs[below(random, plan->graph_refs_count)];
+    ref->i = one_in(random, 2) ? below(random, plan->graph_tensors_count) : plan->graph_refs[below(random, plan->graph_refs_count)].i;
+}
+
+static void change_graph_word(weir_plan *plan, uint64_t *random)
+{
+    plan_word *word = &plan->graph_words[below(random, plan->graph_words_count)];
+    if (one_in(random, 2))
+        word->i = any_size(word->i, random);
+    else
+        *word = plan->graph_words[below(random, plan->graph_words_count)];
+}
+
+/* A node does as another: its op, its attributes, or its flags. */
+static void change_graph_node(weir_plan *plan, uint64_t *random)
+{
+    plan_graph_node *node = &plan->graph_nodes[below(random, plan->graph_nodes_count)];
+    const plan_graph_node *other = &plan->graph_nodes[below(random, plan->graph_nodes_count)];
+    switch (below(random, 6)) {
+    case 0:
+        node->op = other->op;
+        break;
+    case 1:
+        node->op = other->op;
+        node->attrs = other->attrs;
+        break;
+    case 2:
+        node->in = other->in;
+        break;
+    case 3:
+        node->micro = !node->micro;
+        break;
+    case 4:
+        node->in.count -= node->in.count > 0;
+        break;
+    default:
+        node->phase = below(random, PLAN_PHASES);
+    }
+}
+
+void mutate_table(weir_plan *plan, uint64_t *random)
+{
+    static const change changes[] = {change_graph_value, change_graph_value, change_graph_sizes, change_graph_sizes,
+                                     change_graph_dtype, change_graph_ref,   change_graph_ref,   change_graph_word,
+                                     change_graph_word,  change_graph_node};
+    if (plan->graph_tensors_count && plan->graph_nodes_count && plan->graph_refs_count && plan->graph_words_count)
         changes[below(random, sizeof changes / sizeof *changes)](plan, random);
 }
 

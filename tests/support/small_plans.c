@@ -3,6 +3,7 @@
 #include "tests/support/small_plans.h"
 
 #include "graph/compile/budget/offload.h"
+#include "graph/verify/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,13 +258,13 @@ static weir_plan *filed_gpt(weir_graph *g)
     return filed(g);
 }
 
-weir_plan *small_plan(int which)
+static weir_plan *make(int which, bool with_graph)
 {
     static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_adamw,
                                                                         filed_gpt, filed_sgd};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
-    if (!plan) {
+    if (!plan || (with_graph && table_keep(plan, g))) {
         fprintf(stderr, "small plan %d: %s\n", which, weir_error());
         abort();
     }
@@ -271,4 +272,14 @@ weir_plan *small_plan(int which)
     free(plan->bindings);
     plan->bindings = NULL;
     return plan;
+}
+
+weir_plan *small_plan(int which)
+{
+    return make(which, false);
+}
+
+weir_plan *small_plan_with_graph(int which)
+{
+    return make(which, true);
 }

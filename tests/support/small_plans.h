@@ -16,5 +16,6 @@ enum { SMALL_PLANS = 8 };
 
 /* Owned by the caller; without bindings. A mistake is said, and aborts. */
 weir_plan *small_plan(int which);
+weir_plan *small_plan_with_graph(int which); /* keeps it */
 
 #endif

@@ -30,6 +30,8 @@ static int check_writable(const trainer *t, const char *option, const char *path
 
 static int open_files(trainer *t)
 {
+    if (t->opts.with_graph && !t->opts.plan)
+        return options_wrong(t->program, "--with-graph needs --plan FILE");
     int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace), false);
     if (status < 0 && ranks_first())
         status = check_writable(t, "--plan", t->opts.plan, true);
@@ -81,7 +83,7 @@ static int compile(trainer *t, weir_graph *graph)
                                .offload = t->opts.offload, .seed = t->opts.seed,
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
-                               .link = t->opts.link,
+                               .link = t->opts.link, .keep_graph = t->opts.with_graph,
                                .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
     if (graph)
         right = verify(t, graph);

@@ -58,6 +58,7 @@ typedef struct trainer_opts {
     int workers;
     bool pin;
     bool check_finite;  /* the first op that makes a NaN or an infinity ends the run */
+    bool with_graph;    /* the plan that is saved keeps the graph */
     bool verify;        /* the plan is proven to compute the graph before the first step */
 } trainer_opts;
 
@@ -88,6 +89,8 @@ typedef struct trainer_opts {
      .help = "write a trace for ui.perfetto.dev"},                                                                    \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
      .help = "save the compiled plan"},                                                                               \
+    {"--with-graph", OPTIONS_FLAG, &(o).with_graph,                                                                   \
+     .help = "with --plan: keep the model's graph in the plan, for weir check --graph"},                              \
     SAVER_OPTIONS((o).saver)
 
 /* The same for a program that has a judgement; `what` says what it measures. */

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     if (argc != 3)
         return fprintf(stderr, "usage: learn check\n       learn PLAN CHECKPOINTS\n"), 2;
     weir_graph *g = build();
-    weir_plan *plan = weir_register_ops() ? NULL : weir_compile(g);
+    weir_plan *plan = weir_register_ops() ? NULL : weir_compile(g, .keep_graph = true);
     weir_status status = plan ? weir_plan_save(plan, argv[1]) : WEIR_E_GRAPH;
     if (!status)
         status = learn(plan, argv[2]);

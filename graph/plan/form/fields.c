@@ -11,7 +11,8 @@
 #define ENUM(owner, member, count) FIELD(owner, member, .type = FIELD_U32, .limit = count)
 #define U64(owner, member) FIELD(owner, member, .type = FIELD_U64)
 #define REAL(owner, member) FIELD(owner, member, .type = FIELD_REAL)
-#define TEXT(owner, member) FIELD(owner, member, .type = FIELD_TEXT)
+#define TEXT(owner, member) FIELD(owner, member, .type = FIELD_TEXT, .array = PLAN_ARRAY_strings)
+#define GRAPH_TEXT(owner, member) FIELD(owner, member, .type = FIELD_TEXT, .array = PLAN_ARRAY_graph_strings)
 #define DIMS(owner, member) \
     {.name = #member, .offset = offsetof(owner, member), .type = FIELD_I64, .values = WEIR_DIMS_MAX}
 #define ID(owner, member, target) FIELD(owner, member, .type = FIELD_ID, .array = PLAN_ARRAY_##target)
@@ -92,8 +93,8 @@ static const plan_field tensor_fields[] = {
     DIMS(plan_tensor, shape),
     DIMS(plan_tensor, start),
     DIMS(plan_tensor, global),
-    FIELD(plan_tensor, file, .type = FIELD_TEXT),
-    FIELD(plan_tensor, line, .type = FIELD_U32),
+    TEXT(plan_tensor, file),
+    U32(plan_tensor, line),
 };
 _Static_assert(sizeof(plan_tensor) == 7 * 4 + 4 + 8 + 3 * WEIR_DIMS_MAX * 8,
                "a member of plan_tensor is not in tensor_fields");
@@ -193,6 +194,57 @@ static const plan_field limit_fields[] = {
 };
 _Static_assert(sizeof(plan_limit) == 3 * 8 + 2 * 4 + 8, "a member of plan_limit is not in limit_fields");
 
+static const plan_field graph_tensor_fields[] = {
+    GRAPH_TEXT(plan_graph_tensor, name),
+    GRAPH_TEXT(plan_graph_tensor, file),
+    U32(plan_graph_tensor, line),
+    ID_OR_NONE(plan_graph_tensor, node, graph_nodes),
+    ENUM(plan_graph_tensor, micro, 2),
+    ENUM(plan_graph_tensor, trains, 2),
+    ENUM(plan_graph_tensor, dtype, WEIR_DTYPES),
+    ENUM(plan_graph_tensor, rank, WEIR_DIMS_MAX + 1),
+    ID_OR_NONE(plan_graph_tensor, update, graph_nodes),
+    U32(plan_graph_tensor, asked),
+    ENUM(plan_graph_tensor, frozen, 2),
+    U32(plan_graph_tensor, delay),
+    ENUM(plan_graph_tensor, init, WEIR_INIT_KINDS),
+    DIMS(plan_graph_tensor, shape),
+    REAL(plan_graph_tensor, a),
+    REAL(plan_graph_tensor, b),
+};
+_Static_assert(sizeof(plan_graph_tensor) == 13 * 4 + 4 + WEIR_DIMS_MAX * 8 + 2 * 8,
+               "a member of plan_graph_tensor is not in graph_tensor_fields");
+
+static const plan_field graph_node_fields[] = {
+    GRAPH_TEXT(plan_graph_node, op),
+    GRAPH_TEXT(plan_graph_node, name),
+    GRAPH_TEXT(plan_graph_node, file),
+    U32(plan_graph_node, line),
+    ID(plan_graph_node, program, programs),
+    ENUM(plan_graph_node, phase, PLAN_PHASES),
+    ENUM(plan_graph_node, host, PLAN_HOST_KINDS + 1),
+    ENUM(plan_graph_node, micro, 2),
+    ENUM(plan_graph_node, fills, 2),
+    ENUM(plan_graph_node, by_hand, 2),
+    ID_OR_NONE(plan_graph_node, forward, graph_nodes),
+    ID_OR_NONE(plan_graph_node, updates, graph_tensors),
+    RANGE(plan_graph_node, in, graph_refs),
+    RANGE(plan_graph_node, out, graph_tensors),
+    RANGE(plan_graph_node, attrs, graph_words),
+};
+_Static_assert(sizeof(plan_graph_node) == 12 * 4 + 3 * 8, "a member of plan_graph_node is not in graph_node_fields");
+
+static const plan_field graph_ref_fields[] = {
+    {.name = "tensor", .type = FIELD_ID, .values = 1, .array = PLAN_ARRAY_graph_tensors},
+};
+
+static const plan_field graph_loss_fields[] = {
+    ID(plan_graph_loss, tensor, graph_tensors),
+    GRAPH_TEXT(plan_graph_loss, file),
+    U32(plan_graph_loss, line),
+};
+_Static_assert(sizeof(plan_graph_loss) == 3 * 4, "a member of plan_graph_loss is not in graph_loss_fields");
+
 #define TABLE(member, list)                                          \
     [PLAN_ARRAY_##member] = {.name = #member,                        \
                              .item_bytes = sizeof(*((weir_plan *)0)->member), \
@@ -225,6 +277,15 @@ const plan_table plan_tables[PLAN_ARRAYS] = {
                             .item_bytes = 1,
                             .items_offset = offsetof(weir_plan, strings),
                             .count_offset = offsetof(weir_plan, strings_count)},
+    TABLE(graph_tensors, graph_tensor_fields),
+    TABLE(graph_nodes, graph_node_fields),
+    TABLE(graph_refs, graph_ref_fields),
+    TABLE(graph_words, word_fields),
+    TABLE(graph_losses, graph_loss_fields),
+    [PLAN_ARRAY_graph_strings] = {.name = "graph_strings",
+                                  .item_bytes = 1,
+                                  .items_offset = offsetof(weir_plan, graph_strings),
+                                  .count_offset = offsetof(weir_plan, graph_strings_count)},
 };
 
 /* memcpy rather than a cast: the pointers have different types. */

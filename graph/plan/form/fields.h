@@ -3,7 +3,7 @@
  * member of a structure is one line in fields.c and none elsewhere.
  *
  * Every member is one or more *values* of at most 64 bits: a range has two (first, count), a shape WEIR_DIMS_MAX.
- * Strings are the one array without a table: they are bytes.
+ * Strings, of what runs and of the graph, are the arrays without a table: they are bytes.
  */
 #ifndef GRAPH_PLAN_FORM_FIELDS_H
 #define GRAPH_PLAN_FORM_FIELDS_H
@@ -16,7 +16,8 @@ typedef enum plan_array {
 #define X(type, member) PLAN_ARRAY_##member,
     PLAN_ARRAY_LIST(X)
 #undef X
-        PLAN_ARRAYS
+        PLAN_ARRAYS,
+    PLAN_RUN_ARRAYS = PLAN_ARRAY_graph_tensors /* those before it run; it and those behind it are the table of the graph */
 } plan_array;
 
 typedef enum plan_field_type {
@@ -24,7 +25,7 @@ typedef enum plan_field_type {
     FIELD_U64,
     FIELD_I64,
     FIELD_REAL,  /* a double */
-    FIELD_TEXT,  /* plan_str */
+    FIELD_TEXT,  /* plan_str: a place in `array` */
     FIELD_ID,    /* an index in `array`, or PLAN_NONE if `none` */
     FIELD_RANGE, /* first, count in `array` */
     FIELD_WORD   /* plan_word: 64 bits; which type, only the op knows */

@@ -104,24 +104,32 @@ static void pack_op(packer *p, const weir_op *op)
     }
 }
 
-/* The ops that the plan's kernels are of, each once, in order of first use; returns how many. */
+static uint32_t add_op(const weir_op **ops, uint32_t count, const char *name)
+{
+    const weir_op *op = weir_op_find(name);
+    uint32_t known = 0;
+    while (known < count && ops[known] != op)
+        known++;
+    if (op && known == count)
+        ops[count++] = op;
+    return count;
+}
+
+/* The ops that the plan's kernels are of, and the nodes of the graph that it keeps, each once, in order of first use; returns
+ * how many. */
 static uint32_t used_ops(const weir_plan *plan, const weir_op **ops)
 {
     uint32_t count = 0;
-    for (uint32_t k = 0; k < plan->kernels_count; k++) {
-        const weir_op *op = weir_op_find(plan_text(plan, plan->kernels[k].op));
-        uint32_t known = 0;
-        while (known < count && ops[known] != op)
-            known++;
-        if (op && known == count)
-            ops[count++] = op;
-    }
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        count = add_op(ops, count, plan_text(plan, plan->kernels[k].op));
+    for (uint32_t n = 0; n < plan->graph_nodes_count; n++)
+        count = add_op(ops, count, plan_graph_text(plan, plan->graph_nodes[n].op));
     return count;
 }
 
 static void pack_ops(packer *p, const weir_plan *plan)
 {
-    const weir_op **ops = malloc((plan->kernels_count + (size_t)1) * sizeof *ops);
+    const weir_op **ops = malloc((plan->kernels_count + (size_t)plan->graph_nodes_count + 1) * sizeof *ops);
     if (!ops) {
         p->failed = true;
         return;
@@ -148,13 +156,29 @@ static void pack_ops(packer *p, const weir_plan *plan)
 #define X(key, member) +1
 enum {
     SCALARS_COUNT = 0 SCALARS(X),
-    KEYS_COUNT = SCALARS_COUNT + PLAN_ARRAYS + 2 /* format and ops */
+    KEYS_COUNT = SCALARS_COUNT + PLAN_RUN_ARRAYS + 2,       /* format and ops */
+    GRAPH_KEYS_COUNT = PLAN_ARRAYS - PLAN_RUN_ARRAYS + 2    /* version and hash */
 };
 #undef X
 
+#define GRAPH_TABLE "graph_table"
+
+/* One key more, which only plans with a graph have: a map of the table's version, hash and arrays. */
+static void pack_graph(packer *p, const weir_plan *plan)
+{
+    pack_text(p, GRAPH_TABLE);
+    pack_map(p, GRAPH_KEYS_COUNT);
+    pack_text(p, "version");
+    pack_unsigned(p, plan->table_version);
+    pack_text(p, "hash");
+    pack_unsigned(p, plan->table_hash);
+    for (int t = PLAN_RUN_ARRAYS; t < PLAN_ARRAYS; t++)
+        pack_table(p, plan, &plan_tables[t]);
+}
+
 static void pack_plan(packer *p, const weir_plan *plan)
 {
-    pack_map(p, KEYS_COUNT);
+    pack_map(p, KEYS_COUNT + (plan->table_version > 0));
     pack_text(p, "format");
     pack_text(p, FORMAT);
 #define X(key, member)    \
@@ -163,8 +187,10 @@ static void pack_plan(packer *p, const weir_plan *plan)
     SCALARS(X)
 #undef X
     pack_ops(p, plan);
-    for (int t = 0; t < PLAN_ARRAYS; t++)
+    for (int t = 0; t < PLAN_RUN_ARRAYS; t++)
         pack_table(p, plan, &plan_tables[t]);
+    if (plan->table_version)
+        pack_graph(p, plan);
 }
 
 weir_status plan_encode(const weir_plan *plan, void **bytes, size_t *bytes_count)
@@ -424,8 +450,31 @@ static bool check_format(const msgpack_object *root)
     if (version != PLAN_VERSION)
         return REFUSE_FILE("version %" PRIu64 " of plans: this weir reads version %d; compile the graph again", version,
                            PLAN_VERSION);
-    return root->via.map.size == KEYS_COUNT ||
-           REFUSE_FILE("%" PRIu32 " entries, a plan has %d", root->via.map.size, KEYS_COUNT);
+    const uint32_t entries = root->via.map.size - (find(root, GRAPH_TABLE) != NULL);
+    return entries == KEYS_COUNT || REFUSE_FILE("%" PRIu32 " entries, a plan has %d", entries, KEYS_COUNT);
+}
+
+/* The version comes first: each has its columns. */
+static bool read_graph(weir_plan *plan, const msgpack_object *root)
+{
+    const msgpack_object *table = find(root, GRAPH_TABLE);
+    uint64_t version;
+    if (!table)
+        return true;
+    if (table->type != MSGPACK_OBJECT_MAP)
+        return REFUSE_FILE(GRAPH_TABLE ": is no map");
+    if (!read_scalar(table, "version", UINT32_MAX, &version) || !read_scalar(table, "hash", UINT64_MAX, &plan->table_hash))
+        return false;
+    if (version != PLAN_TABLE_VERSION)
+        return REFUSE_FILE("version %" PRIu64 " of the table of a graph: this weir reads version %d; compile the graph again with "
+                           ".keep_graph", version, PLAN_TABLE_VERSION);
+    if (table->via.map.size != GRAPH_KEYS_COUNT)
+        return REFUSE_FILE(GRAPH_TABLE ": %" PRIu32 " entries, must be %d", table->via.map.size, GRAPH_KEYS_COUNT);
+    plan->table_version = (uint32_t)version;
+    for (int t = PLAN_RUN_ARRAYS; t < PLAN_ARRAYS; t++)
+        if (!read_table(plan, &plan_tables[t], table))
+            return false;
+    return true;
 }
 
 static bool read_root(weir_plan *plan, const msgpack_object *root)
@@ -439,10 +488,10 @@ static bool read_root(weir_plan *plan, const msgpack_object *root)
     plan->member = (__typeof__(plan->member))value;
     SCALARS(X)
 #undef X
-    for (int t = 0; t < PLAN_ARRAYS; t++)
+    for (int t = 0; t < PLAN_RUN_ARRAYS; t++)
         if (!read_table(plan, &plan_tables[t], root))
             return false;
-    return true;
+    return read_graph(plan, root);
 }
 
 weir_plan *plan_read(const void *bytes, size_t bytes_count)
@@ -478,6 +527,8 @@ weir_plan *plan_decode(const void *bytes, size_t bytes_count)
         return NULL;
     if (plan->hash != plan_hash(plan))
         error_set(WEIR_E_PLAN, "hash: does not fit the contents, which have been damaged or changed");
+    else if (plan->table_version && plan->table_hash != plan_table_hash(plan))
+        error_set(WEIR_E_PLAN, GRAPH_TABLE ".hash: does not fit the contents, which have been damaged or changed");
     else if (plan_validate(plan) == WEIR_OK)
         return plan;
     weir_plan_free(plan);

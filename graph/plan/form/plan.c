@@ -129,7 +129,15 @@ uint64_t plan_hash(const weir_plan *plan)
     hash = hash_value(hash, plan->whole);
     hash = hash_value(hash, plan->graph);
     hash = hash_value(hash, plan->name.i);
-    for (int a = 0; a < PLAN_ARRAYS; a++)
+    for (int a = 0; a < PLAN_RUN_ARRAYS; a++)
+        hash = hash_table(hash, plan, &plan_tables[a]);
+    return hash;
+}
+
+uint64_t plan_table_hash(const weir_plan *plan)
+{
+    uint64_t hash = hash_value(HASH_START, plan->table_version);
+    for (int a = PLAN_RUN_ARRAYS; a < PLAN_ARRAYS; a++)
         hash = hash_table(hash, plan, &plan_tables[a]);
     return hash;
 }

@@ -40,6 +40,7 @@
 #include "graph/base/binding.h"
 
 #define PLAN_VERSION 8
+#define PLAN_TABLE_VERSION 1 /* of the table of the graph */
 #define PLAN_ALIGN 64 /* of every offset: a cache line, and enough for AVX-512 */
 #define PLAN_NONE UINT32_MAX
 #define PLAN_BYTES_MAX (UINT64_C(1) << 47) /* of a space: no process can map more */
@@ -59,6 +60,8 @@ PLAN_ID(plan_regst_id);
 PLAN_ID(plan_tensor_id);
 PLAN_ID(plan_kernel_id);
 PLAN_ID(plan_collective_id);
+PLAN_ID(plan_graph_tensor_id);
+PLAN_ID(plan_graph_node_id);
 
 typedef struct plan_range {
     uint32_t first, count;
@@ -288,8 +291,60 @@ typedef union plan_word {
     double r;
 } plan_word;
 
-/* array, element type, member */
-#define PLAN_ARRAY_LIST(X)          \
+/* ---- the table of the graph ----
+ *
+ * A plan may keep the graph that it was compiled from (weir_compile(.keep_graph)): the author's, before any pass, as far as a
+ * proof and a check of gradients read it (graph/verify/table.h). Nothing that runs a plan looks at it. So it has arrays, texts and
+ * words of its own, counts in no hash but table_hash, and is in no part and no spread plan: a plan with it and the same one
+ * without it are the same plan to ranks and checkpoints. Texts of these structures are places in graph_strings. */
+
+typedef struct plan_graph_tensor {
+    plan_str name;
+    plan_str file;           /* the user's, and the line there; "" and 0: not known */
+    uint32_t line;
+    plan_graph_node_id node; /* that makes it; PLAN_NONE: a parameter or state */
+    uint32_t micro;          /* 1: exists once per micro-batch */
+    uint32_t trains;         /* 1: a parameter that trains, or depends on one */
+    uint32_t dtype;
+    uint32_t rank;
+    /* parameters and states; 0 and PLAN_NONE in all others */
+    plan_graph_node_id update; /* that changes it, once a step */
+    uint32_t asked;          /* bit p: program p has it */
+    uint32_t frozen;
+    uint32_t delay;          /* of a state: steps after which what it is set to is read; 0: a parameter */
+    uint32_t init;           /* weir_init_kind */
+    int64_t shape[WEIR_DIMS_MAX];
+    double a, b;             /* of init */
+} plan_graph_tensor;
+
+/* In the order in which they were made: a node reads what nodes before it make. */
+typedef struct plan_graph_node {
+    plan_str op;
+    plan_str name;
+    plan_str file;
+    uint32_t line;
+    plan_program_id program; /* in plan->programs, which are the graph's */
+    uint32_t phase;          /* plan_phase */
+    uint32_t host;           /* plan_host_kind + 1; 0: none */
+    uint32_t micro;          /* 1: fires once per micro-batch */
+    uint32_t fills;          /* 1: its output is published once a step all the same */
+    uint32_t by_hand;        /* 1: its signatures were given by the program */
+    plan_graph_node_id forward;    /* of what a gradient builder made: the node whose gradient it is part of */
+    plan_graph_tensor_id updates;  /* the parameter or state that its first output is written over, or PLAN_NONE */
+    plan_range in;           /* in plan->graph_refs */
+    plan_range out;          /* in plan->graph_tensors */
+    plan_range attrs;        /* in plan->graph_words */
+} plan_graph_node;
+
+/* The loss that is trained, and the line that says so; at most one. */
+typedef struct plan_graph_loss {
+    plan_graph_tensor_id tensor;
+    plan_str file;
+    uint32_t line;
+} plan_graph_loss;
+
+/* array, element type, member: of what runs, and of the table of the graph */
+#define PLAN_RUN_LIST(X)            \
     X(plan_space, spaces)           \
     X(plan_queue, queues)           \
     X(plan_program, programs)       \
@@ -310,6 +365,14 @@ typedef union plan_word {
     X(plan_collective_id, turns)    \
     X(plan_limit, limits)           \
     X(char, strings)
+#define PLAN_GRAPH_LIST(X)                  \
+    X(plan_graph_tensor, graph_tensors)     \
+    X(plan_graph_node, graph_nodes)         \
+    X(plan_graph_tensor_id, graph_refs)     \
+    X(plan_word, graph_words)               \
+    X(plan_graph_loss, graph_losses)        \
+    X(char, graph_strings)
+#define PLAN_ARRAY_LIST(X) PLAN_RUN_LIST(X) PLAN_GRAPH_LIST(X)
 
 struct weir_plan {
     uint32_t version;
@@ -319,7 +382,9 @@ struct weir_plan {
     uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
     uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
     uint64_t graph;          /* hash of the logical graph: which model it is, not where or how it runs */
-    uint64_t hash;           /* of everything in the file but itself */
+    uint64_t hash;           /* of everything in the file but itself, `ops` and the table of the graph */
+    uint32_t table_version;  /* PLAN_TABLE_VERSION: the plan keeps its graph; 0: it does not */
+    uint64_t table_hash;     /* of the table of the graph; 0 without one */
     plan_str name;
 #define X(type, member) \
     type *member;       \
@@ -336,6 +401,12 @@ void plan_hold(const weir_plan *plan);
 static inline const char *plan_text(const weir_plan *plan, plan_str str)
 {
     return plan->strings + str.i;
+}
+
+/* A text of the table of the graph. */
+static inline const char *plan_graph_text(const weir_plan *plan, plan_str str)
+{
+    return plan->graph_strings + str.i;
 }
 
 /* The space of an actor: its queue's; the one that a tensor lies in; and the rank that runs an actor. */
@@ -424,8 +495,12 @@ weir_status plan_snapshot_bytes(const weir_plan *plan, uint64_t *bytes);
  * not play the token game; weir_plan_check() does. */
 weir_status plan_validate(const weir_plan *plan);
 
-/* FNV-1a of every array and scalar but `hash`. */
+/* Checks the table of the graph alone, as plan_validate() does, of a plan that is valid without it. */
+weir_status plan_validate_table(const weir_plan *plan);
+
+/* FNV-1a of every scalar and array of what runs, but `hash`; and of the table of the graph: its version and its arrays. */
 uint64_t plan_hash(const weir_plan *plan);
+uint64_t plan_table_hash(const weir_plan *plan);
 
 /* The parts of weir_plan_save and weir_plan_load without the file. Encoded bytes are owned by the caller (free()). */
 weir_status plan_encode(const weir_plan *plan, void **bytes, size_t *bytes_count);

@@ -31,9 +31,15 @@ static bool validate_strings(const weir_plan *plan)
         return REFUSE_PLAN("strings: do not start with the empty text");
     if (plan->strings[plan->strings_count - 1] != '\0')
         return REFUSE_PLAN("strings: do not end with a zero byte");
-    if (plan->name.i >= plan->strings_count)
-        return REFUSE_PLAN("name: %" PRIu32 " of %" PRIu32, plan->name.i, plan->strings_count);
-    return true;
+    return plan->name.i < plan->strings_count || REFUSE_PLAN("name: %" PRIu32 " of %" PRIu32, plan->name.i, plan->strings_count);
+}
+
+static bool validate_graph_strings(const weir_plan *plan)
+{
+    if (!plan->graph_strings_count)
+        return true; /* then no text can be named, so there are no elements that name one */
+    return (!plan->graph_strings[0] && !plan->graph_strings[plan->graph_strings_count - 1]) ||
+           REFUSE_PLAN("graph_strings: do not start and end with a zero byte");
 }
 
 /* How many elements the field's index may choose from; UINT64_MAX: any number will do. */
@@ -43,7 +49,6 @@ static uint64_t field_limit(const weir_plan *plan, const plan_field *field)
     case FIELD_U32:
         return field->limit ? field->limit : UINT64_MAX;
     case FIELD_TEXT:
-        return plan->strings_count;
     case FIELD_ID:
         return plan_table_count(plan, &plan_tables[field->array]);
     default:
@@ -63,6 +68,12 @@ static bool validate_range(const weir_plan *plan, const plan_field *field, const
                        field->name, first, count, limit, plan_tables[field->array].name);
 }
 
+static bool is_too_long(const weir_plan *plan, const plan_field *field, uint64_t place)
+{
+    const char *texts = plan_table_items(plan, &plan_tables[field->array]);
+    return strnlen(texts + place, TEXT_BYTES_MAX) == TEXT_BYTES_MAX;
+}
+
 static bool validate_field(const weir_plan *plan, const plan_field *field, const void *item, const char *table,
                            uint32_t index)
 {
@@ -70,7 +81,7 @@ static bool validate_field(const weir_plan *plan, const plan_field *field, const
         return validate_range(plan, field, item, table, index);
     uint64_t limit = field_limit(plan, field);
     uint64_t value = plan_field_get(field, item, 0);
-    if (field->type == FIELD_TEXT && value < limit && strnlen(plan->strings + value, TEXT_BYTES_MAX) == TEXT_BYTES_MAX)
+    if (field->type == FIELD_TEXT && value < limit && is_too_long(plan, field, value))
         return REFUSE_PLAN("%s[%" PRIu32 "].%s: longer than %d bytes", table, index, field->name, TEXT_BYTES_MAX);
     if (value < limit || limit == UINT64_MAX || (field->none && value == PLAN_NONE))
         return true;
@@ -104,12 +115,17 @@ static bool validate_scalars(const weir_plan *plan)
     return plan->part || !plan->whole || REFUSE_PLAN("whole: %016" PRIx64 ", but this is no part", plan->whole);
 }
 
-static bool validate_members(const weir_plan *plan)
+static bool validate_tables(const weir_plan *plan, int first, int end)
 {
-    bool ok = validate_scalars(plan) && validate_strings(plan);
-    for (int t = 0; ok && t < PLAN_ARRAYS; t++)
+    bool ok = true;
+    for (int t = first; ok && t < end; t++)
         ok = validate_table(plan, &plan_tables[t]);
     return ok;
+}
+
+static bool validate_members(const weir_plan *plan)
+{
+    return validate_scalars(plan) && validate_strings(plan) && validate_tables(plan, 0, PLAN_RUN_ARRAYS);
 }
 
 /* ---- who owns what ---- */
@@ -146,10 +162,10 @@ static bool claim_array(const weir_plan *plan, plan_array array, uint8_t *claime
     return ok;
 }
 
-static bool validate_ranges(const weir_plan *plan, void *scratch)
+static bool validate_ranges(const weir_plan *plan, int first, int end, void *scratch)
 {
     bool ok = true;
-    for (int array = 0; ok && array < PLAN_ARRAYS; array++)
+    for (int array = first; ok && array < end; array++)
         ok = claim_array(plan, (plan_array)array, scratch);
     return ok;
 }
@@ -511,12 +527,30 @@ static size_t scratch_bytes(const weir_plan *plan)
     size_t most = validate_map_bytes(plan);
     size_t needs[] = {sizeof(turn) * plan->actors_count, sizeof(validate_name) * plan->params_count,
                       sizeof(validate_name) * plan->programs_count, sizeof(uint64_t) * plan->spaces_count, sizeof(uint64_t) * plan->queues_count,
-                      sizeof(validate_name) * plan->hosts_count, validate_collectives_bytes(plan)};
+                      sizeof(validate_name) * plan->hosts_count, validate_collectives_bytes(plan),
+                      validate_graph_bytes(plan)};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
         most = needs[i] > most ? needs[i] : most;
     for (int t = 0; t < PLAN_ARRAYS; t++)
         most = plan_table_count(plan, &plan_tables[t]) > most ? plan_table_count(plan, &plan_tables[t]) : most;
     return most + 1;
+}
+
+/* The same steps as for what runs: members, ranges, then what only the whole can say. */
+static bool validate_graph_table(const weir_plan *plan, void *scratch)
+{
+    return validate_graph_head(plan) && validate_graph_strings(plan) && validate_tables(plan, PLAN_RUN_ARRAYS, PLAN_ARRAYS) &&
+           validate_ranges(plan, PLAN_RUN_ARRAYS, PLAN_ARRAYS, scratch) && validate_graph(plan, scratch);
+}
+
+weir_status plan_validate_table(const weir_plan *plan)
+{
+    void *scratch = malloc(scratch_bytes(plan));
+    if (!scratch)
+        return error_set(WEIR_E_MEMORY, "no memory to check the plan");
+    const bool ok = validate_graph_table(plan, scratch);
+    free(scratch);
+    return ok ? WEIR_OK : WEIR_E_PLAN;
 }
 
 weir_status plan_validate(const weir_plan *plan)
@@ -529,11 +563,12 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
     void *scratch = malloc(scratch_bytes(plan));
     if (!scratch)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
-    bool ok = validate_members(plan) && validate_ranges(plan, scratch) && validate_owners(plan) &&
+    bool ok = validate_members(plan) && validate_ranges(plan, 0, PLAN_RUN_ARRAYS, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
               validate_spaces(plan) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
-              validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_ends(plan, scratch);
+              validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_graph_table(plan, scratch) &&
+              validate_ends(plan, scratch);
     free(scratch);
     return ok ? WEIR_OK : WEIR_E_PLAN;
 }

@@ -1,4 +1,4 @@
-/* graph/plan/prove/validate.h: the six parts of plan_validate():
+/* graph/plan/prove/validate.h: the seven parts of plan_validate():
  *
  *     validate.c          is it a plan?      indexes, owners, rates, sizes, ends
  *     validate_kernel.c   who calls what?    kernels, host functions, parameters, and what is theirs
@@ -6,6 +6,7 @@
  *     validate_space.c    who reaches what?  queues and the spaces of what their kernels are called with
  *     validate_collective.c  who meets whom? collectives, their members, moves and turns
  *     validate_map.c      whose bytes?       the arenas' map, and proofs for what shares bytes
+ *     validate_graph.c    which graph?       the table of the graph, which nothing that runs reads
  *
  * A rule returns true, or refuses: sets the error, which names the place ("actors[3].queue: 7 of 2"), and returns
  * false. The first fault ends the check.
@@ -50,6 +51,9 @@ typedef struct validate_name {
     uint32_t rank; /* of a pull, which every rank may have; 0 of all else */
 } validate_name;
 
+/* Whether no two of these are alike in all but their index; sorts them. `array` is where they are. */
+bool validate_names_differ(validate_name *names, uint32_t count, const char *array);
+
 /* All rely on the structure having been checked. `scratch` is memory for one rule at a time: for the map, or a
  * validate_name per parameter or host, whichever is more. */
 bool validate_kernels(const weir_plan *plan, void *scratch);
@@ -63,6 +67,15 @@ bool validate_spaces(const weir_plan *plan);
 /* Whether collectives have members and an order that can be kept. Relies on kernels having been checked. */
 bool validate_collectives(const weir_plan *plan, void *scratch);
 size_t validate_collectives_bytes(const weir_plan *plan); /* of its scratch, besides a byte per element of any array */
+
+/* The table of the graph: whether there may be one, and of which version; and, when its members and ranges have been checked,
+ * whether it is a graph. */
+bool validate_graph_head(const weir_plan *plan);
+bool validate_graph(const weir_plan *plan, void *scratch);
+size_t validate_graph_bytes(const weir_plan *plan); /* of its scratch */
+
+/* Whether the value that an integer tensor starts with, or may start with, is one that it can hold. */
+bool validate_start_value(uint32_t kind, double value, uint32_t dtype);
 
 /* plan_validate() for who has asked already what may share bytes: of this plan, or of one that differs in offsets. If
  * it differs in anything that the proof rests on, `known` is of no use and left alone, as is NULL. */

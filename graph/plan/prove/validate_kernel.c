@@ -199,7 +199,7 @@ static int compare_names(const void *a, const void *b)
     return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static bool names_differ(validate_name *names, uint32_t count, const char *array)
+bool validate_names_differ(validate_name *names, uint32_t count, const char *array)
 {
     qsort(names, count, sizeof *names, compare_names);
     for (uint32_t i = 1; i < count; i++)
@@ -331,7 +331,7 @@ bool validate_hosts(const weir_plan *plan, void *scratch)
     for (uint32_t h = 0; h < plan->hosts_count; h++)
         if (outside(&plan->hosts[h]))
             names[count++] = (validate_name){NAME(hosts[h].name), plan->hosts[h].kind, h, pull_rank(plan, h)};
-    return names_differ(names, count, "hosts") && pulls_agree(plan, names, count);
+    return validate_names_differ(names, count, "hosts") && pulls_agree(plan, names, count);
 }
 
 /* ---- parameters and starts ---- */
@@ -373,12 +373,11 @@ static bool validate_param(const weir_plan *plan, uint32_t p)
     return true;
 }
 
-/* Whether the value that an integer tensor starts with is one that it can hold. */
-static bool init_in_range(const plan_init *init, uint32_t dtype)
+bool validate_start_value(uint32_t kind, double value, uint32_t dtype)
 {
-    if (init->kind != WEIR_INIT_VALUE || weir_dtype_real((weir_dtype)dtype))
+    if (kind != WEIR_INIT_VALUE || weir_dtype_real((weir_dtype)dtype))
         return true;
-    return dtype == WEIR_I32 ? init->a >= INT32_MIN && init->a <= INT32_MAX : init->a >= 0 && init->a <= UINT8_MAX;
+    return dtype == WEIR_I32 ? value >= INT32_MIN && value <= INT32_MAX : value >= 0 && value <= UINT8_MAX;
 }
 
 static bool validate_init(const weir_plan *plan, uint32_t i)
@@ -394,7 +393,7 @@ static bool validate_init(const weir_plan *plan, uint32_t i)
     if (random && !weir_dtype_real((weir_dtype)tensor->dtype))
         return REFUSE_PLAN("inits[%" PRIu32 "].kind: random numbers are f32, f16 or bf16, tensors[%" PRIu32 "] is not",
                            i, init->tensor.i);
-    if (!init_in_range(init, tensor->dtype))
+    if (!validate_start_value(init->kind, init->a, tensor->dtype))
         return REFUSE_PLAN("inits[%" PRIu32 "].a: %g is no %s", i, init->a,
                            weir_dtype_name((weir_dtype)tensor->dtype));
     return (isfinite(init->a) && isfinite(init->b)) || REFUSE_PLAN("inits[%" PRIu32 "]: not a finite number", i);
@@ -434,7 +433,7 @@ bool validate_starts(const weir_plan *plan, void *scratch)
     for (uint32_t i = 0; i < plan->inits_count; i++)
         if (!validate_init(plan, i))
             return false;
-    return validate_snapshots(plan) && names_differ(names, plan->params_count, "params");
+    return validate_snapshots(plan) && validate_names_differ(names, plan->params_count, "params");
 }
 
 bool validate_programs(const weir_plan *plan, void *scratch)
@@ -442,5 +441,5 @@ bool validate_programs(const weir_plan *plan, void *scratch)
     validate_name *names = scratch;
     for (uint32_t p = 0; p < plan->programs_count; p++)
         names[p] = (validate_name){NAME(programs[p].name), 0, p, 0};
-    return names_differ(names, plan->programs_count, "programs");
+    return validate_names_differ(names, plan->programs_count, "programs");
 }

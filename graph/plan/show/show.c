@@ -460,6 +460,8 @@ static void show_header(const weir_plan *plan, FILE *to)
         fputs(p ? ", " : ", programs ", to);
         show_text(to, plan_text(plan, plan->programs[p].name));
     }
+    if (plan->table_version)
+        fprintf(to, ", with its graph of %" PRIu32 " nodes", plan->graph_nodes_count);
     if (plan->part)
         fprintf(to, ", rank %" PRIu32 "'s part of %016" PRIx64, plan->part - 1, plan->whole);
     if (plan->ranks > 1)

@@ -201,7 +201,7 @@ static void copy_kept(parting *x)
             translate(x, PLAN_ARRAY_##member, &item);                              \
             plan_add_##member(x->b, item);                                         \
         }
-    PLAN_ARRAY_LIST(X)
+    PLAN_RUN_LIST(X)
 #undef X
     for (uint32_t h = 0; x->bindings && h < x->from->hosts_count; h++)
         if (kept(x, PLAN_ARRAY_hosts, h))

@@ -124,13 +124,13 @@ static bool repeat_pulls(spreading *x)
 
 /* ---- the copy ---- */
 
-/* Every array from where the builder's ends: a new one has the empty text already. */
+/* Every array from where the builder's ends: a new one has the empty text already. The table of the graph stays behind. */
 static void copy_arrays(plan_builder *b, const weir_plan *from)
 {
 #define X(type, member)                                                                             \
     for (uint32_t i = plan_builder_plan(b)->member##_count; i < from->member##_count; i++) \
         plan_add_##member(b, from->member[i]);
-    PLAN_ARRAY_LIST(X)
+    PLAN_RUN_LIST(X)
 #undef X
 }
 

@@ -13,6 +13,8 @@
  * queues, actors, ports, registers, parameters and their shards are those of the whole, those of tensors, kernels and
  * hosts are not; but their order is. A register of another rank has those of its tensors that somebody here names.
  *
+ * Neither keeps the table of the graph (form/plan.h): a proof is made of the plan before it is spread.
+ *
  * In both, a pull's name alone does not tell which host is meant: it is the one whose actor is of this rank.
  */
 #ifndef GRAPH_PLAN_SPREAD_SPREAD_H

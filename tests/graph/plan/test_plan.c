@@ -6,6 +6,7 @@
 #include "graph/plan/form/fields.h"
 #include "graph/plan/form/file.h"
 #include "graph/plan/spread/spread.h"
+#include "graph/verify/table.h"
 #include "tests/support/sample_plan.h"
 
 #include <criterion/criterion.h>
@@ -349,6 +350,32 @@ static void is_in_corpus(const char *name, weir_plan *plan)
     weir_plan_free(plan);
 }
 
+/* The sample with a graph of some model's beside it, without lines, which change with this file. */
+static weir_plan *sample_with_graph(void)
+{
+    weir_plan *plan = sample_plan(1, 1);
+    weir_graph *g = weir_graph_new("sample");
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 3}, .name = "x", .micro = true);
+    weir_tensor *labels = weir_input(g, WEIR_I32, {4}, .name = "labels", .micro = true);
+    weir_tensor *late = weir_state(g, WEIR_F32, {0}, .name = "late", .delay = 2);
+    weir_tensor *loss = weir_cross_entropy(weir_linear(x, 5, .name = "up"), labels);
+    weir_train(loss, weir_sgd(.lr = 0.1, .clip_norm = 1));
+    weir_fetch(loss, .name = "loss");
+    weir_state_set(late, weir_affine(late, 2));
+    cr_assert_eq(table_keep(plan, g), WEIR_OK, "%s", weir_error());
+    for (uint32_t t = 0; t < plan->graph_tensors_count; t++)
+        plan->graph_tensors[t].line = 1;
+    for (uint32_t n = 0; n < plan->graph_nodes_count; n++)
+        plan->graph_nodes[n].line = 1;
+    plan->graph_losses[0].line = 1;
+    plan->graph = graph_hash(g);
+    plan->hash = plan_hash(plan);
+    plan->table_hash = plan_table_hash(plan);
+    cr_assert_eq(plan_validate(plan), WEIR_OK, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
 /* A fuzzer that begins with plans that nobody reads finds nothing. */
 Test(plan_file, fuzzer_begins_with_plans_of_this_version)
 {
@@ -358,6 +385,7 @@ Test(plan_file, fuzzer_begins_with_plans_of_this_version)
     is_in_corpus("spread-2", spread);
     is_in_corpus("sample-1", sample);
     is_in_corpus("sample-3", sample_plan(3, 2));
+    is_in_corpus("with-graph", sample_with_graph());
     is_in_corpus("dead", sample_plan(1, 0));
     is_in_corpus("empty", plan_builder_finish(plan_builder_new(), NULL));
 }

@@ -342,7 +342,7 @@ static void mutate(weir_plan *plan)
     const plan_table *table;
     uint32_t count;
     do {
-        table = &plan_tables[rand() % PLAN_ARRAYS];
+        table = &plan_tables[rand() % PLAN_RUN_ARRAYS];
         count = plan_table_count(plan, table);
     } while (!count);
     if (!table->fields) {
