@@ -22,7 +22,7 @@ static weir_plan *run_passes(compile *c)
     return backend_plan(c, &o);
 }
 
-/* WEIR_VERIFY: the graph is still there, so what is compiled is proven to compute it. */
+/* WEIR_VERIFY: the graph is still there, so what is compiled is proven to compute it, and its gradients to be gradients. */
 static weir_plan *verified(const weir_graph *graph, weir_plan *plan, weir_src src)
 {
     char why[1024];
@@ -30,6 +30,8 @@ static weir_plan *verified(const weir_graph *graph, weir_plan *plan, weir_src sr
     weir_status status = verify_wanted(&wanted);
     if (!status && wanted)
         status = weir_plan_verify(graph, plan);
+    if (!status && wanted && graph->loss)
+        status = weir_gradients_verify(graph);
     if (!status)
         return plan;
     snprintf(why, sizeof why, "%s", weir_error());

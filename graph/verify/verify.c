@@ -301,20 +301,17 @@ weir_status verify_wanted(bool *wanted)
                      "or 0", text);
 }
 
-/* The memory that a proof takes is known before it begins. */
-static weir_status check_memory(const struct verifying *v)
+weir_status verify_memory(uint64_t need, const char *given, weir_src src, const char *call, const char *name)
 {
-    const uint64_t need = player_bytes(v->plan) + author_bytes(v->graph, (int)v->plan->micro_batches);
     uint64_t most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
-    const weir_src src = opts_src(v->opts);
-    if (v->opts->memory && !bytes_parse(v->opts->memory, &most))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: \"%s\" is not an amount of memory; write a number above 0 and B, "
-                         "KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, v->opts->memory);
+    if (given && !bytes_parse(given, &most))
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: %s: \"%s\" is not an amount of memory; write a number above 0 and B, KB, MB, GB, TB, "
+                         "KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, call, given);
     if (need <= most)
         return WEIR_OK;
-    return error_set(WEIR_E_MEMORY, "%s:%d: weir_plan_verify: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; verify a smaller "
-                     "version of the model in the same layout (fewer layers, a smaller width, fewer rows), or give more in .memory",
-                     src.file, src.line, plan_text(v->plan, v->plan->name), (double)need / 0x1p30, (double)most / 0x1p30);
+    return error_set(WEIR_E_MEMORY, "%s:%d: %s: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; verify a smaller version of the "
+                     "model in the same layout (fewer layers, a smaller width, fewer rows), or give more in .memory",
+                     src.file, src.line, call, name, (double)need / 0x1p30, (double)most / 0x1p30);
 }
 
 static uint64_t firings_of(const struct verifying *v, int rounds)
@@ -341,7 +338,10 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     const int rounds = opts.rounds > 0 ? opts.rounds : ROUNDS;
     struct verifying v = {.graph = graph, .plan = plan, .opts = &opts, .told_ns = graph_now_ns()};
     v.firings = firings_of(&v, rounds);
-    status = check_memory(&v);
+    status = author_can(graph);
+    if (!status)
+        status = verify_memory(player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches), opts.memory, opts_src(&opts),
+                               "weir_plan_verify", plan_text(plan, plan->name));
     for (int round = 0; !status && round < rounds; round++) {
         const int64_t number = round;
         status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));

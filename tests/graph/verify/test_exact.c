@@ -133,6 +133,21 @@ Test(exact, an_op_with_a_rule_is_right_in_each_layout)
     }
 }
 
+static void told(void *ctx, const char *name, const char *op, weir_src src)
+{
+    (void)src;
+    snprintf(ctx, 100, "%s (%s)", name, op);
+}
+
+Test(exact, the_gradient_of_an_op_with_a_rule_is_proven)
+{
+    weir_graph *g = graph_split(1);
+    char open[100] = "";
+    OK(weir_gradients_verify(g, .not_covered = told, .ctx = open));
+    cr_expect_str_eq(open, "");
+    weir_graph_free(g);
+}
+
 /* A copy of the plan in which a call of the op has the slopes of the other columns. */
 static weir_plan *with_other_slopes(const weir_plan *plan, uint32_t k)
 {
@@ -170,6 +185,29 @@ Test(exact, a_call_of_an_op_with_a_rule_that_reads_another_value_is_caught)
     cr_expect_geq(made, 8);
     weir_plan_free(plan);
     weir_graph_free(g);
+}
+
+/* Without a rule a proof can know no more than that the op is one of rows. */
+Test(exact, an_op_without_a_rule_is_called_wrong_where_its_rows_are_split)
+{
+    static weir_op blind;
+    blind = op_prelu;
+    blind.name = "blind_prelu";
+    blind.exact = NULL;
+    OK(weir_op_register(&blind));
+    for (int dim = 0; dim < 2; dim++) {
+        weir_graph *g = weir_graph_new("blind");
+        weir_mesh_new(g, "cpu:0-1");
+        weir_tensor *x = weir_input(g, WEIR_F32, {ROWS, COLUMNS}, .name = "x", .sbp = {WEIR_S(dim)});
+        weir_tensor *in[2] = {x, weir_param(g, WEIR_F32, {COLUMNS}, .name = "slope")};
+        weir_tensor *y = weir_op_apply(&(weir_apply){WEIR_HERE, NULL, &blind, g, in, 2, NULL}, NULL);
+        weir_fetch(weir_shard(y, .sbp = {WEIR_S(dim)}), .name = "y");
+        weir_plan *plan = weir_compile(g);
+        cr_assert(plan && is_split(plan, "blind_prelu", dim), "%s", weir_error());
+        cr_expect_eq(weir_plan_verify(g, plan), dim ? WEIR_E_WRONG : WEIR_OK, "%s", weir_error());
+        weir_plan_free(plan);
+        weir_graph_free(g);
+    }
 }
 
 /* ---- a program that was built with older headers ---- */
