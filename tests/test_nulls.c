@@ -227,6 +227,7 @@ Test(nulls, plans)
     REFUSED(weir_plan_save(plan, NULL));
     REFUSED(weir_plan_check(NULL));
     REFUSED(weir_plan_verify(NULL, plan));
+    REFUSED(weir_gradients_verify(NULL));
     weir_graph *empty = weir_graph_new("empty");
     REFUSED(weir_plan_verify(empty, NULL));
     weir_graph_free(empty);

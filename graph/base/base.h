@@ -41,6 +41,9 @@ uint64_t registry_accepted(void);
 
 /* The rule that is missing or wrong in an op that has a name: "has no rule infer"; NULL: nothing. There, too. */
 const char *op_fault(const weir_op *op);
+
+/* The rule `exact` of a registered op; NULL: it has none, or its program's headers did not have the member yet. There, too. */
+weir_kernel_fn op_exact(const char *name);
 /* The kernel of an op for devices of the kind, from the copy of the kernels that is for this processor, where there are
  * several (kernels/table/levels.c); NULL: there is none. */
 weir_kernel_fn op_kernel(const weir_op *op, weir_device_kind kind);

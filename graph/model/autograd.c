@@ -117,7 +117,7 @@ static void read_once_less(backward *b, weir_tensor *t)
 {
     if (--b->readers[t->id] || t->node || !t->trains)
         return;
-    weir_tensor *gradient = collect(b, t);
+    weir_tensor *gradient = t->gradient = collect(b, t);
     if (gradient)
         b->done(b->ctx, t, cast_to(b, gradient, t->type.dtype));
 }
@@ -190,6 +190,7 @@ static void node_backward(backward *b, graph_node *node, weir_tensor *const *dou
     node->op->grad(&args);
     g->forward = NULL;
     weir_scope_leave(&scope);
+    node->gradients = din;
     for (int i = 0; i < node->in_count && gradients_ok(node, needed, din); i++)
         if (needed[i])
             contribute(b, node->in[i], din[i]);
@@ -200,7 +201,7 @@ static void node_visit(backward *b, graph_node *node)
     weir_tensor *dout[8] = {0};
     bool flows = false, trains = false;
     for (int i = 0; i < node->out_count; i++) {
-        dout[i] = collect(b, node->out[i]);
+        node->out[i]->gradient = dout[i] = collect(b, node->out[i]);
         if (dout[i] && node->op != &op_cast)
             dout[i] = cast_to(b, dout[i], node->out[i]->type.dtype);
         flows |= dout[i] != NULL;

@@ -61,6 +61,7 @@ struct weir_tensor {
     int delay;                 /* of a state: steps after which what it is set to is read; 0: it is none */
     weir_src src;
     graph_node *update;        /* by the optimizer, or by who set the state */
+    weir_tensor *gradient;     /* that of the loss by it, when the gradients of its readers are added; NULL: none was made */
     weir_tensor *again;        /* the same, computed once more in the backward pass */
     weir_tensor *length;       /* how many of its rows are there; NULL: all, it does not vary */
     bool zero[WEIR_AXES_MAX];  /* its master copy is split over this axis, and gathered for its readers */
@@ -76,6 +77,7 @@ struct graph_node {
     int in_count, out_count;
     void *attrs;
     plan_phase phase;
+    weir_tensor **gradients;   /* that its gradient builder made of its inputs, or NULL; NULL: it was not called */
     const graph_node *forward; /* of what a gradient builder made: the node whose gradient it is part of; else NULL */
     weir_graph *in_graph;
     int program;               /* in graph->programs */

@@ -17,8 +17,10 @@
 
 typedef struct author author;
 
-/* A graph with so many micro-batches a step; `key_seed` is that of the plan, for the streams of dropout. E_MEMORY; E_UNSUPPORTED: a
- * call is split by hand. */
+/* Whether a plan of the graph can be held against it. E_UNSUPPORTED: a call is split by hand. */
+weir_status author_can(const weir_graph *graph);
+
+/* A graph with so many micro-batches a step; `key_seed` is that of the plan, for the streams of dropout. E_MEMORY. */
 weir_status author_open(author **to, const weir_graph *graph, int micros, uint64_t key_seed, uint64_t seed);
 void author_close(author *a);
 
@@ -27,6 +29,9 @@ uint64_t author_bytes(const weir_graph *graph, int micros);
 
 /* The next step of a program. */
 weir_status author_step(author *a, int program);
+
+/* One node of the next step, for all micro-batches: those before it have been computed. */
+weir_status author_node(author *a, const graph_node *node);
 
 /* A value that lives from step to step, as it is after the last step: a parameter, a state, an optimizer's. Without
  * elements (`at` is NULL): there is none. `src`: where the author made it. Its elements are the author's until the next step, as

@@ -151,10 +151,14 @@ static field_value answer(uint64_t state, uint64_t other)
     return (field_value){{reduced(state, other), reduced(other ^ SECRET_ONE, state)}};
 }
 
-field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count)
+field_value field_oracle_primed(uint64_t seed, const char *function, int primes, const field_value *arguments, int step,
+                                int count)
 {
-    uint64_t state = stir_text(seed, function), other = stir(state, SECRET_THREE);
-    for (int i = 0; i < count; i++) {
+    uint64_t state = stir_text(seed, function);
+    for (; primes > 0; primes--)
+        state = stir(state, '\'');
+    uint64_t other = stir(state, SECRET_THREE);
+    for (int i = 0; i < count * step; i += step) {
         state = stir(stir(state, arguments[i].of[0]), arguments[i].of[1]);
         other = stir(stir(other, arguments[i].of[1]), arguments[i].of[0]);
     }

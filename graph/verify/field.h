@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <weir/exact.h>
 
 #define FIELD_P ((UINT64_C(1) << 61) - 1)
 
@@ -81,6 +82,16 @@ field_value field_dot(field_value start, const field_value *a, int64_t a_step, c
 /* False: it is no integer of 32 bits. */
 bool field_is_int(field_value a, int64_t *number);
 
+/* The number that a rule of a program's own op computes with. */
+static inline weir_exact field_to_exact(field_value a)
+{
+    return (weir_exact){{a.of[0], a.of[1], 0, 0}};
+}
+static inline field_value field_from_exact(weir_exact a)
+{
+    return (field_value){{a.of[0] % FIELD_P, a.of[1] % FIELD_P}};
+}
+
 /* 1 / a; of 0 it is 0. */
 field_value field_inverse(field_value a);
 
@@ -93,8 +104,14 @@ static inline field_value field_div(field_value a, field_value b)
  * and NaN are values of their own. */
 field_value field_real(double number);
 
-/* A random function, told from others by `function`, of up to as many arguments as there are. */
-field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count);
+/* A random function, told from others by `function` with so many primes behind it, of every step-th of `arguments`. */
+field_value field_oracle_primed(uint64_t seed, const char *function, int primes, const field_value *arguments, int step,
+                                int count);
+
+static inline field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count)
+{
+    return field_oracle_primed(seed, function, 0, arguments, 1, count);
+}
 
 static inline field_value field_oracle_of(uint64_t seed, const char *function, field_value argument)
 {

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "graph/base/base.h"
 #include "graph/base/locale.h"
 
 static const rule_entry *const tables[] = {rules_core, rules_product, rules_element, rules_model, rules_loss, rules_update};
@@ -91,13 +92,91 @@ static bool oracle(const rule_call *call)
     return true;
 }
 
-rule_fn rule_find(const char *op)
+/* ---- an op of the program's own that says what it is ---- */
+
+/* Makes views of arrays, with their elements in `values`. Returns how many these are. */
+static int64_t exact_views(const rule_array *arrays, int count, weir_view *views, weir_exact *values)
+{
+    int64_t used = 0;
+    for (int i = 0; i < count; i++) {
+        const rule_array *from = &arrays[i];
+        views[i] = (weir_view){.data = values + used, .dtype = from->dtype, .shape.rank = from->rank, .global.rank = from->rank};
+        memcpy(views[i].shape.dim, from->shape, sizeof from->shape);
+        memcpy(views[i].offset, from->start, sizeof from->start);
+        memcpy(views[i].global.dim, from->global, sizeof from->global);
+        for (int64_t n = 0; n < from->count; n++)
+            values[used + n] = field_to_exact(from->at[n]);
+        used += from->count;
+    }
+    return used;
+}
+
+static int64_t exact_count(const rule_array *arrays, int count)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += arrays[i].count;
+    return sum;
+}
+
+static void exact_take(const rule_array *arrays, int count, const weir_view *views)
+{
+    for (int i = 0; i < count; i++)
+        for (int64_t n = 0; n < arrays[i].count; n++)
+            arrays[i].at[n] = field_from_exact(((const weir_exact *)views[i].data)[n]);
+}
+
+static bool exact_run(const rule_call *call, weir_view *views, weir_exact *values)
+{
+    weir_view *out = views + call->in_count, *state = out + call->out_count;
+    values += exact_views(call->in, call->in_count, views, values);
+    values += exact_views(call->out, call->out_count, out, values);
+    exact_views(call->state, call->state_count, state, values);
+    const weir_kernel_args args = {.in = views, .in_count = call->in_count, .out = out, .out_count = call->out_count,
+                                   .state = state, .state_count = call->state_count, .attrs = call->words, .key = call->key,
+                                   .firing = call->step * call->micros + call->micro, .step = call->step, .micro = call->micro,
+                                   .accumulate = call->accumulate, .host = call->op->ctx, .error = call->error,
+                                   .error_bytes = call->error_bytes, .seed = call->seed};
+    const weir_status status = op_exact(call->op->name)(&args);
+    if (status)
+        return false;
+    exact_take(call->out, call->out_count, out);
+    exact_take(call->state, call->state_count, state);
+    return true;
+}
+
+static bool exact(const rule_call *call)
+{
+    const int operands = call->in_count + call->out_count + call->state_count;
+    const int64_t count = exact_count(call->in, call->in_count) + exact_count(call->out, call->out_count) +
+                          exact_count(call->state, call->state_count);
+    weir_view *views = calloc((size_t)operands + 1, sizeof *views);
+    weir_exact *values = calloc((size_t)count + 1, sizeof *values);
+    rule_say(call, "its rule .exact refuses the values, and does not say why");
+    const bool ok = views && values ? exact_run(call, views, values) : rule_refuse(call, "there is no memory for its operands");
+    free(views);
+    free(values);
+    return ok;
+}
+
+static rule_fn find(const char *op)
 {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const rule_entry *entry = tables[t]; entry->op; entry++)
             if (!strcmp(entry->op, op))
                 return entry->rule;
-    return oracle;
+    return op_exact(op) ? exact : NULL;
+}
+
+rule_fn rule_find(const char *op)
+{
+    const rule_fn rule = find(op);
+    return rule ? rule : oracle;
+}
+
+bool rule_exists(const char *op)
+{
+    return find(op) != NULL;
 }
 
 bool rule_draws(const char *op)

@@ -55,9 +55,12 @@ typedef struct rule_call {
 /* False: the values cannot be what the op takes (an id that is no integer, sizes that do not fit); then call->error says why. */
 typedef bool (*rule_fn)(const rule_call *call);
 
-/* An op that has none in the tables, as one of the program's own, is a random function of all that it reads; of each row, if it
- * promises to be one of rows (.rows_in). So a plan that splits it otherwise is found wrong. */
+/* An op of the program's own has the rule that it brings (.exact, <weir/exact.h>). One without is a random function of all that it
+ * reads; of each row, if it promises to be one of rows (.rows_in). So a plan that splits it otherwise is found wrong. */
 rule_fn rule_find(const char *op);
+
+/* Whether the op has a rule: is no such random function. */
+bool rule_exists(const char *op);
 
 /* Whether the op may use its random stream (rule_call.key): dropout, and an op without a rule. */
 bool rule_draws(const char *op);

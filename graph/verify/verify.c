@@ -292,26 +292,24 @@ static weir_status verify_round(struct verifying *v, uint64_t seed)
     return status;
 }
 
-static weir_status memory_most(const weir_verify_opts *opts, uint64_t *most)
+static weir_status memory_most(const char *given, weir_src src, const char *call, uint64_t *most)
 {
-    const weir_src src = opts_src(opts);
     *most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (!opts->memory || bytes_parse(opts->memory, most))
+    if (!given || bytes_parse(given, most))
         return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: \"%s\" is not an amount of memory; write a number above 0 and B, "
-                     "KB, MB, GB, TB, KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, opts->memory);
+    return error_set(WEIR_E_ARGUMENT, "%s:%d: %s: \"%s\" is not an amount of memory; write a number above 0 and B, KB, MB, GB, TB, "
+                     "KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, call, given);
 }
 
-/* The memory that a proof takes is known before it begins. */
-static weir_status check_memory(const struct verifying *v, uint64_t most)
+weir_status verify_memory(uint64_t need, const char *given, weir_src src, const char *call, const char *name)
 {
-    const uint64_t need = player_bytes(v->plan) + author_bytes(v->graph, (int)v->plan->micro_batches);
-    const weir_src src = opts_src(v->opts);
-    if (need <= most)
-        return WEIR_OK;
-    return error_set(WEIR_E_MEMORY, "%s:%d: weir_plan_verify: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; judge each "
-                     "kernel alone (.local = true), verify a smaller version of the model in the same layout, or give more in .memory",
-                     src.file, src.line, plan_text(v->plan, v->plan->name), (double)need / 0x1p30, (double)most / 0x1p30);
+    uint64_t most;
+    const weir_status status = memory_most(given, src, call, &most);
+    if (status || need <= most)
+        return status;
+    return error_set(WEIR_E_MEMORY, "%s:%d: %s: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; judge each kernel of the plan "
+                     "alone (.local = true), verify a smaller version of the model in the same layout, or give more in .memory",
+                     src.file, src.line, call, name, (double)need / 0x1p30, (double)most / 0x1p30);
 }
 
 static uint64_t firings_of(const struct verifying *v, int rounds)
@@ -336,7 +334,9 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
         return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: the plan \"%s\" was not compiled from this graph", opts.src.file,
                          opts.src.line, plan_text(plan, plan->name));
     uint64_t most;
-    status = memory_most(&opts, &most);
+    status = author_can(graph);
+    if (!status)
+        status = memory_most(opts.memory, opts_src(&opts), "weir_plan_verify", &most);
     if (!status && opts.local)
         status = local_verify(graph, plan, opts.seed, most, opts.progress, opts.ctx);
     if (status || opts.local)
@@ -344,7 +344,8 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     const int rounds = opts.rounds > 0 ? opts.rounds : ROUNDS;
     struct verifying v = {.graph = graph, .plan = plan, .opts = &opts, .told_ns = graph_now_ns()};
     v.firings = firings_of(&v, rounds);
-    status = check_memory(&v, most);
+    status = verify_memory(player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches), opts.memory, opts_src(&opts),
+                           "weir_plan_verify", plan_text(plan, plan->name));
     for (int round = 0; !status && round < rounds; round++) {
         const int64_t number = round;
         status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));
@@ -358,9 +359,12 @@ weir_status verify_if_wanted(const weir_graph *graph, const weir_plan *plan)
     const char *text = getenv("WEIR_VERIFY");
     if (!text || !*text || !strcmp(text, "0"))
         return WEIR_OK;
-    const bool local = !strcmp(text, "local");
-    if (local || !strcmp(text, "1"))
-        return weir_plan_verify(graph, plan, .local = local);
+    if (!strcmp(text, "local"))
+        return weir_plan_verify(graph, plan, .local = true);
+    if (!strcmp(text, "1")) {
+        const weir_status status = weir_plan_verify(graph, plan);
+        return status || !graph->loss ? status : weir_gradients_verify(graph);
+    }
     return error_set(WEIR_E_ARGUMENT, "WEIR_VERIFY is '%s': give 1, and each plan that is compiled is proven to compute its graph; "
                      "local, and each of its kernels is judged alone; or 0", text);
 }

@@ -64,7 +64,7 @@ const char *weir_version(void);
     X(E_PEER, "another rank is lost, or is not what it should be") \
     X(E_END, "the values have come to their end")                \
     X(E_CANCELLED, "the run was cancelled")                      \
-    X(E_WRONG, "the plan does not compute its graph")
+    X(E_WRONG, "the plan does not compute its graph, or a gradient is wrong")
 
 typedef enum weir_status {
 #define X(name, text) WEIR_##name,

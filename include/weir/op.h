@@ -12,6 +12,7 @@
  *     states       private memory that lives as long as the session (an optimizer's moments)
  *     kernel       computes the output shards from the input shards
  *     half         the operands that may have half precision (.precision of weir_compile)
+ *     exact        the op over exact numbers, for proofs (weir/exact.h)
  *
  * Attributes are a plain structure whose members are int64_t and double (or arrays of them), listed in `fields`, so that a
  * plan can store, print and check them without knowing the op.
@@ -164,6 +165,7 @@ typedef struct weir_kernel_args {
     uint64_t call;      /* the number of this call, for `refusal` */
     char *error;        /* on failure: one sentence may be written here */
     size_t error_bytes;
+    uint64_t seed;      /* of the oracles of a rule `exact` (weir/exact.h); else 0 */
 } weir_kernel_args;
 
 typedef weir_status (*weir_kernel_fn)(const weir_kernel_args *args);
@@ -265,11 +267,21 @@ struct weir_op {
     weir_close_fn close;
     bool cheap;                 /* so fast that a backward pass may compute out[0] again instead of keeping it; its gradient
                                    reads its inputs, not out[0] */
+    /* The op over exact numbers (weir/exact.h), for weir_plan_verify() and weir_gradients_verify(). Views hold weir_exact;
+     * workspace, host_state, queue and clock are NULL, and args->seed is set. The rule honours args->accumulate if the op has
+     * .accumulates. It returns E_KERNEL, with a sentence in args->error, if the op cannot take the values. NULL: a proof takes the
+     * op for a random function of all that it reads, or of each row with .rows_in. */
+    weir_kernel_fn exact;
 };
 
 /* Registers `op`, so that plans loaded from files find it by its name. `op` is borrowed for the life of the process.
- * Thread-safe. E_ARGUMENT: another op has the name, or a rule that every op needs is missing. Built-in ops are registered. */
+ * Thread-safe. E_ARGUMENT: another op has the name, or a rule that every op needs is missing. Built-in ops are registered.
+ *
+ * The macro tells the library how many bytes of a weir_op the program knows: members that are newer count as absent. The function
+ * of the same name is that of older programs, whose weir_op ends before `exact`. */
 weir_status weir_op_register(const weir_op *op);
+weir_status weir_op_register_of(const weir_op *op, size_t op_bytes);
+#define weir_op_register(...) weir_op_register_of(__VA_ARGS__, sizeof(weir_op))
 const weir_op *weir_op_find(const char *name); /* NULL: unknown; weir_error() then names the most similar one */
 
 /* Loads a shared object with ops, so that a program such as `weir run --load FILE` can run plans with ops that it was not built

@@ -137,6 +137,37 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
  * E_PLAN: it keeps the graph of another model. E_MEMORY. On failure *graph is NULL. Any thread. */
 weir_status weir_plan_graph(const weir_plan *plan, weir_graph **graph);
 
+typedef struct weir_gradients_verify_opts {
+    size_t size;
+    weir_src src;
+    uint64_t seed;      /* of all values and directions [0] */
+    int rounds;         /* each with other values [2] */
+    int micro_batches;  /* of a step [2] */
+    const char *memory; /* the most that the proof may take, such as "8GiB" [half of this machine's] */
+    /* Told once of each application of an op whose gradient is not covered: `name` ("h0/act"), the op's name, and the line of the
+     * program; in the order of the graph, before anything is computed. The texts are the graph's [nobody] */
+    void (*not_covered)(void *ctx, const char *name, const char *op, weir_src src);
+    void *ctx;          /* of not_covered */
+} weir_gradients_verify_opts;
+
+/* Proves that the gradients that a graph's updates read are those of its loss: for all values of inputs, parameters and states,
+ * over the real numbers, summed over the micro-batches of a step (as weir/train.h says), before they are clipped. The forward
+ * graph is computed over a finite field with dual numbers, in which each parameter moves along a random direction. The derivative
+ * of the loss must be the sum of the products of directions and gradients. Right gradients always pass, wrong ones with a
+ * probability below 1e-20 (docs/design/proof.md). Frozen parameters, inputs, states, and results of calls, weir_batch() and
+ * weir_unbatch() are constants, as they are for weir_train().
+ *
+ * The gradient of an op of your own is covered if the op and all ops of your own that its `grad` applies are registered, have a
+ * rule `exact` (weir/exact.h) and have no states. The call tells `not_covered` of the others. WEIR_OK then says that all gradients
+ * are right if those of these ops are.
+ *
+ * E_WRONG: a gradient is wrong; weir_error() names a parameter, with the line of the program, and the op that makes a wrong
+ * gradient of one of its inputs. E_ARGUMENT: nothing trains (weir_train()). E_MEMORY: two field values for each element of the
+ * graph's tensors are more than .memory. The graph need not be compiled; nothing is changed. Any thread, while no other one
+ * changes the graph. */
+#define weir_gradients_verify(graph, ...) weir_gradients_verify_at(graph, WEIR_OPTS(weir_gradients_verify_opts, __VA_ARGS__))
+weir_status weir_gradients_verify_at(const weir_graph *graph, const weir_gradients_verify_opts *opts);
+
 /* Returns the planned bytes of one device, or (device < 0) of all devices but disks. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);
 

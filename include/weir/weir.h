@@ -5,6 +5,7 @@
 #include <weir/base.h>
 #include <weir/checkpoint.h>
 #include <weir/cluster.h>
+#include <weir/exact.h>
 #include <weir/graph.h>
 #include <weir/op.h>
 #include <weir/ops.h>

@@ -21,6 +21,7 @@ static const weir_op *const on_cuda[] = {
 
 typedef struct registered {
     const weir_op *op; /* borrowed */
+    size_t bytes;      /* that the program knows of it */
     struct registered *next;
 } registered;
 
@@ -82,7 +83,15 @@ uint64_t registry_accepted(void)
     return atomic_load_explicit(&accepted, memory_order_relaxed); /* what the caller's own thread did is there */
 }
 
-weir_status weir_op_register(const weir_op *op)
+weir_kernel_fn op_exact(const char *name)
+{
+    for (const registered *r = atomic_load_explicit(&registered_head, memory_order_acquire); r; r = r->next)
+        if (!strcmp(r->op->name, name))
+            return r->bytes >= offsetof(weir_op, exact) + sizeof r->op->exact ? r->op->exact : NULL;
+    return NULL;
+}
+
+weir_status weir_op_register_of(const weir_op *op, size_t op_bytes)
 {
     if (!op || !op->name || !*op->name)
         return error_set(WEIR_E_ARGUMENT, "op_register: the op is NULL or has no name");
@@ -92,6 +101,7 @@ weir_status weir_op_register(const weir_op *op)
     if (!node)
         return error_set(WEIR_E_MEMORY, "no memory to register op %s", op->name);
     node->op = op;
+    node->bytes = op_bytes;
     node->next = atomic_load_explicit(&registered_head, memory_order_acquire);
     do {
         const weir_op *known = find(op->name);
@@ -105,6 +115,12 @@ weir_status weir_op_register(const weir_op *op)
                                                     memory_order_acquire));
     atomic_fetch_add_explicit(&accepted, 1, memory_order_relaxed);
     return WEIR_OK;
+}
+
+/* Programs whose headers have no `exact` call this one. */
+weir_status(weir_op_register)(const weir_op *op)
+{
+    return weir_op_register_of(op, offsetof(weir_op, exact));
 }
 
 bool op_runs_on(const weir_op *op, weir_device_kind kind)

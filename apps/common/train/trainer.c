@@ -62,16 +62,26 @@ static void show_verified(void *ctx, double part)
         fprintf(stderr, "\r%s: verifying the plan, %.0f %%\r", t->program, 100 * part);
 }
 
+static void tell_not_covered(void *ctx, const char *name, const char *op, weir_src src)
+{
+    const trainer *t = ctx;
+    if (ranks_first())
+        fprintf(stderr, "%s: %s:%d: the gradient of %s (%s) is not proven: the op, or one in its gradient, has no rule .exact\n", t->program,
+                src.file ? src.file : "?", src.line, name, op);
+}
+
 /* Every rank does, as each has compiled for itself. */
 static bool verify(trainer *t, const weir_graph *graph)
 {
     const double start = measure_seconds();
     if (!t->plan || !t->opts.verify)
         return true;
-    if (weir_plan_verify(graph, t->plan, .seed = t->opts.seed, .progress = show_verified, .ctx = t))
+    if (weir_plan_verify(graph, t->plan, .seed = t->opts.seed, .progress = show_verified, .ctx = t) ||
+        weir_gradients_verify(graph, .seed = t->opts.seed, .not_covered = tell_not_covered, .ctx = t))
         return false;
     if (ranks_first())
-        fprintf(stderr, "%s: the plan computes the model: verified in %.1f s\n", t->program, measure_seconds() - start);
+        fprintf(stderr, "%s: the plan computes the model, and its gradients are those of the loss: verified in %.1f s\n", t->program,
+                measure_seconds() - start);
     return true;
 }
 

@@ -59,7 +59,7 @@ typedef struct trainer_opts {
     bool pin;
     bool check_finite;  /* the first op that makes a NaN or an infinity ends the run */
     bool with_graph;    /* the plan that is saved keeps the graph */
-    bool verify;        /* the plan is proven to compute the graph before the first step */
+    bool verify;        /* the plan is proven to compute the graph, and its gradients to be right, before the first step */
 } trainer_opts;
 
 /* Their entries for a program's table; `o` is a trainer_opts variable. */
@@ -82,7 +82,7 @@ typedef struct trainer_opts {
     WORKERS_OPTIONS((o).workers, (o).pin),                                                                            \
     CHECK_FINITE_OPTION((o).check_finite),                                                                            \
     {"--verify", OPTIONS_FLAG, &(o).verify,                                                                           \
-     .help = "before the first step, prove that the plan computes the model; for small models"},                      \
+     .help = "before the first step, prove that the plan computes the model, and that gradients are right; for small models"},                      \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .file = OPTIONS_WRITES,                                        \
      .help = "write one JSON object per step, and a summary"},                                                        \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .file = OPTIONS_WRITES_RANKS,                              \

@@ -52,7 +52,6 @@ static void signatures(const weir_op_args *args, weir_signature_list *list)
 /* ---- kernels ---- */
 
 typedef struct part {
-    const float *x, *slope;
     int64_t rows, columns;
 } part;
 
@@ -60,17 +59,18 @@ static part part_of(const weir_kernel_args *args)
 {
     const weir_shape *shape = &args->in[0].shape;
     int64_t columns = shape->dim[shape->rank - 1];
-    return (part){args->in[0].data, args->in[1].data, columns ? weir_shape_count(shape) / columns : 0, columns};
+    return (part){columns ? weir_shape_count(shape) / columns : 0, columns};
 }
 
 static weir_status kernel(const weir_kernel_args *args)
 {
     part p = part_of(args);
+    const float *x = args->in[0].data, *slope = args->in[1].data;
     float *y = args->out[0].data;
     for (int64_t r = 0; r < p.rows; r++)
         for (int64_t c = 0; c < p.columns; c++) {
-            float x = p.x[r * p.columns + c];
-            y[r * p.columns + c] = x > 0 ? x : p.slope[c] * x;
+            int64_t i = r * p.columns + c;
+            y[i] = x[i] > 0 ? x[i] : slope[c] * x[i];
         }
     return WEIR_OK;
 }
@@ -78,16 +78,16 @@ static weir_status kernel(const weir_kernel_args *args)
 static weir_status grad_kernel(const weir_kernel_args *args)
 {
     part p = part_of(args);
-    const float *dy = args->in[2].data;
+    const float *x = args->in[0].data, *slope = args->in[1].data, *dy = args->in[2].data;
     float *dx = args->out[0].data, *dslope = args->out[1].data;
     for (int64_t c = 0; c < p.columns; c++)
         dslope[c] = 0;
     for (int64_t r = 0; r < p.rows; r++)
         for (int64_t c = 0; c < p.columns; c++) {
             int64_t i = r * p.columns + c;
-            bool up = p.x[i] > 0;
-            dx[i] = up ? dy[i] : p.slope[c] * dy[i];
-            dslope[c] += up ? 0 : p.x[i] * dy[i];
+            bool up = x[i] > 0;
+            dx[i] = up ? dy[i] : slope[c] * dy[i];
+            dslope[c] += up ? 0 : x[i] * dy[i];
         }
     return WEIR_OK;
 }
@@ -95,6 +95,7 @@ static weir_status grad_kernel(const weir_kernel_args *args)
 /* ---- the ops ---- */
 
 static void grad(weir_grad_args *args);
+static weir_status exact(const weir_kernel_args *args), grad_exact(const weir_kernel_args *args);
 
 static const weir_op op_prelu = {
     .name = "prelu",
@@ -109,6 +110,7 @@ static const weir_op op_prelu = {
     .rows_in = 1,  /* and for some rows at a time, in one pass with the ops around it */
     .rows_out = 1,
     .cheap = true, /* so what it gives is better computed again than kept */
+    .exact = exact,
 };
 
 static const weir_op op_prelu_grad = {
@@ -119,6 +121,7 @@ static const weir_op op_prelu_grad = {
     .infer = infer,
     .signatures = signatures,
     .kernel = {[WEIR_CPU] = grad_kernel},
+    .exact = grad_exact,
 };
 
 static void grad(weir_grad_args *args)
@@ -159,6 +162,35 @@ weir_status prelu_check(void)
     weir_status status = weir_op_check(&op_prelu, .inputs = {WEIR_ARRAY(NULL, WEIR_F32, 7, 5), WEIR_ARRAY(NULL, WEIR_F32, 5)});
     return status ? status : weir_op_check(&op_prelu, .inputs = {WEIR_ARRAY(NULL, WEIR_F32, 5, 3, 6),
                                                                  WEIR_ARRAY(NULL, WEIR_F32, 6)});
+}
+
+/* ---- over exact numbers ---- */
+
+/* As the kernels, for weir_plan_verify() and weir_gradients_verify(). The order of numbers is a random one here. */
+static weir_status exact(const weir_kernel_args *args)
+{
+    const part p = part_of(args);
+    const weir_exact *x = args->in[0].data, *slope = args->in[1].data, zero = weir_exact_int(0);
+    weir_exact *y = args->out[0].data;
+    for (int64_t i = 0; i < p.rows * p.columns; i++)
+        y[i] = weir_exact_larger(args, x[i], zero) ? x[i] : weir_exact_mul(slope[i % p.columns], x[i]);
+    return WEIR_OK;
+}
+
+static weir_status grad_exact(const weir_kernel_args *args)
+{
+    const part p = part_of(args);
+    const weir_exact *x = args->in[0].data, *slope = args->in[1].data, *dy = args->in[2].data, zero = weir_exact_int(0);
+    weir_exact *dx = args->out[0].data, *dslope = args->out[1].data;
+    for (int64_t c = 0; c < p.columns; c++)
+        dslope[c] = zero;
+    for (int64_t i = 0; i < p.rows * p.columns; i++) {
+        const int64_t c = i % p.columns;
+        const bool up = weir_exact_larger(args, x[i], zero);
+        dx[i] = up ? dy[i] : weir_exact_mul(slope[c], dy[i]);
+        dslope[c] = up ? dslope[c] : weir_exact_add(dslope[c], weir_exact_mul(x[i], dy[i]));
+    }
+    return WEIR_OK;
 }
 
 /* ---- for who loads plans ---- */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <weir/exact.h>
 
 typedef struct field_value {
     double of[2]; /* both the same */
@@ -184,7 +185,20 @@ static inline field_value field_draw(uint64_t seed, const char *name, const int6
     return field_real((double)(field_bits(seed, name, numbers, count) >> 11) * 0x1p-53);
 }
 
+/* Rules of a program's own ops compute over the field alone. */
+static inline weir_exact field_to_exact(field_value a)
+{
+    return weir_exact_real(a.of[0]);
+}
+
+static inline field_value field_from_exact(weir_exact a)
+{
+    (void)a;
+    return field_real(NAN);
+}
+
 #define rule_find double_rule_find
+#define rule_exists double_rule_exists
 #define rule_say double_rule_say
 #define rule_int double_rule_int
 #define rule_real double_rule_real

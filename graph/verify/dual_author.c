@@ -1,0 +1,4 @@
+/* graph/verify/dual_author.c: the author, once more, over dual numbers (graph/verify/dual.h). */
+#include "graph/verify/dual.h"
+
+#include "graph/verify/author.c"

@@ -1,0 +1,13 @@
+/* graph/verify/dual_rules.c: the rules, once more, over dual numbers (graph/verify/dual.h). */
+#include "graph/verify/dual.h"
+
+#include "graph/verify/rule.c"
+#include "graph/verify/rules_core.c"
+#define sizes_differ product_sizes_differ /* each name is of two files */
+#include "graph/verify/rules_product.c"
+#define norm norm_sizes
+#include "graph/verify/rules_element.c"
+#undef norm
+#include "graph/verify/rules_model.c"
+#include "graph/verify/rules_loss.c"
+#include "graph/verify/rules_update.c"
