@@ -20,7 +20,7 @@
 
 TestSuite(same, .timeout = 600);
 
-enum { MODELS = EFFORT(FULL(100, 12), 4, 1), LAYOUTS = 4, SEED = 4711 };
+enum { MODELS = EFFORT(FULL(100, 12), 4, 1), LAYOUTS = 4, SEED = 4711, EACH = EFFORT(FULL(1, 5), 11, 11) };
 
 /* ---- models ---- */
 
@@ -94,6 +94,17 @@ Test(same, a_gpt_is_the_same_in_any_number_of_micro_batches)
     weir_plan_free(one);
 }
 
+/* Into how many groups the plan's loss puts the classes. */
+static int groups_of(const weir_plan *plan)
+{
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_tensor *out = &plan->tensors[plan->operands[plan->kernels[k].out.first].tensor.i];
+        if (!strcmp(plan_text(plan, plan->kernels[k].op), "class_lse"))
+            return (int)out->global[out->rank - 1];
+    }
+    return 1;
+}
+
 /* The classes are whole, or in groups: those of a mesh of one, two or four devices. */
 Test(same, a_loss_is_the_same_however_its_classes_are_grouped)
 {
@@ -104,8 +115,10 @@ Test(same, a_loss_is_the_same_however_its_classes_are_grouped)
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++)
             expect_same(plans[i], plans[j], "groups of classes");
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         cr_expect_eq(plans[i]->graph, plans[0]->graph, "the hash of the graph depends on the layout");
+        cr_expect_eq(groups_of(plans[i]), i < 3 ? 1 << i : 4);
+    }
     for (int i = 0; i < 4; i++)
         weir_plan_free(plans[i]);
 }
@@ -166,4 +179,316 @@ Test(same, random_models_are_the_same_in_random_layouts)
         for (int i = 0; i < LAYOUTS; i++)
             weir_plan_free(plans[i]);
     }
+}
+
+/* ---- other models ---- */
+
+enum { ROWS = 8, WIDTH = 6, CLASSES = 32 };
+
+typedef struct rich {
+    int devices, micro;
+    bool dropout, ignores;
+    uint64_t seed;
+} rich;
+
+/* Ids and labels that come by slices and copies, dropout, a loss over rows that count, a state that waits, and a second program. */
+static weir_plan *rich_plan(rich r)
+{
+    const char *devices[] = {"cpu:0", "cpu:0", "cpu:0-1", "cpu:0-2", "cpu:0-3"};
+    const int64_t rows = ROWS / r.micro;
+    weir_graph *g = weir_graph_new("rich");
+    WEIR_ON(weir_mesh_new(g, devices[r.devices])) {
+        weir_tensor *both = weir_input(g, WEIR_I32, {rows, 2}, .name = "both", .micro = true, .sbp = {WEIR_S(0)});
+        weir_tensor *ids = weir_slice(both, 1, 0, 1), *labels = weir_reshape(weir_slice(both, 1, 1, 1), {rows});
+        weir_tensor *scale = weir_input(g, WEIR_F32, {WIDTH}, .name = "scale");
+        weir_tensor *h = weir_reshape(weir_embedding(ids, CLASSES, WIDTH, .name = "table"), {rows, WIDTH});
+        h = weir_mul(h, scale);
+        if (r.dropout)
+            h = weir_dropout(h, 0.25, .name = "dropout");
+        weir_tensor *y = weir_linear(h, CLASSES, .name = "head", .weight = {r.devices == 2 ? WEIR_S(1) : WEIR_AUTO});
+        weir_tensor *loss = weir_cross_entropy(y, labels, .ignore = r.ignores, .ignore_index = 0, .sum = r.ignores);
+        weir_tensor *late = weir_state(g, WEIR_F32, {WIDTH}, .name = "late", .delay = 3);
+        weir_state_set(late, weir_add(weir_mul(late, scale), scale));
+        weir_fetch(weir_sum(late), .name = "late sum");
+        weir_fetch(y, .name = "y");
+        weir_fetch(loss, .name = "loss");
+        if (r.ignores)
+            weir_train(loss, weir_sgd(.lr = 0.1), .count = weir_label_count(labels, .ignore = true, .ignore_index = 0));
+        else
+            weir_train(loss, weir_sgd(.lr = 0.1));
+        WEIR_PROGRAM(g, "more") {
+            weir_tensor *x = weir_input(g, WEIR_F32, {WIDTH}, .name = "x");
+            weir_tensor *sum = weir_state(g, WEIR_F32, {WIDTH}, .name = "total");
+            weir_state_set(sum, weir_add(sum, x));
+        }
+    }
+    weir_plan *plan = weir_compile(g, .micro_batches = r.micro, .seed = r.seed);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(same, inputs_states_and_programs_are_those_of_the_step)
+{
+    for (int ignores = 0; ignores < 2; ignores++) {
+        weir_plan *one = rich_plan((rich){.devices = 1, .micro = 1, .ignores = ignores});
+        for (int devices = 1; devices <= 4; devices++)
+            for (int micro = 1; micro <= 4; micro *= 2)
+                expect_same_as(one, rich_plan((rich){.devices = devices, .micro = micro, .ignores = ignores}), "a model with all kinds of values");
+        weir_plan_free(one);
+    }
+}
+
+Test(same, dropout_is_the_same_in_as_many_micro_batches)
+{
+    for (int micro = 1; micro <= 2; micro++) {
+        weir_plan *one = rich_plan((rich){.devices = 1, .micro = micro, .dropout = true});
+        expect_same_as(one, rich_plan((rich){.devices = 2, .micro = micro, .dropout = true}), "dropout");
+        weir_plan_free(one);
+    }
+}
+
+/* No proof calls a function of the program. */
+static weir_status give_nothing(void *ctx, const weir_view *view, int64_t step, int micro)
+{
+    (void)ctx, (void)view, (void)step, (void)micro;
+    return WEIR_E_KERNEL;
+}
+static weir_status put_nothing(void *ctx, const weir_view *view, int64_t step, int micro)
+{
+    return give_nothing(ctx, view, step, micro);
+}
+static weir_status take_nothing(const weir_kernel_args *args)
+{
+    (void)args;
+    return WEIR_E_KERNEL;
+}
+
+/* A graph that generates has positions at which rows must fit, and calls a function of the program. */
+Test(same, a_model_that_generates_is_the_same_without_fusion)
+{
+    const gpt_config config = {.layers = 2, .dim = 8, .heads = 2, .seq = 8, .vocab = 64, .batch = 4, .corpus = &corpus};
+    const gpt_feed feed = {give_nothing, take_nothing, put_nothing, NULL};
+    weir_graph *g = gpt_generate_graph(&config, 3, &feed);
+    weir_plan *one = weir_compile(g), *other = weir_compile(g, .no_fusion = true);
+    cr_assert(one && other, "%s", weir_error());
+    expect_same(one, other, "a graph that generates");
+    weir_plan_free(one);
+    weir_plan_free(other);
+    weir_graph_free(g);
+}
+
+/* ---- plans that do not ---- */
+
+static void expect_wrong(const weir_plan *a, const weir_plan *b, const char *name)
+{
+    const weir_status status = weir_plan_same(a, b, .seed = SEED, .rounds = 1);
+    cr_expect_eq(status, WEIR_E_WRONG, "%s: %s", name, status ? weir_error() : "goes by unseen");
+    cr_expect(!status || strstr(weir_error(), name), "%s is not named: %s", name, weir_error());
+}
+
+static weir_plan *sgd_plan(layout lies, double rate)
+{
+    weir_graph *g = gpt_with(lies, weir_sgd(.lr = rate));
+    weir_plan *plan = weir_compile(g, .micro_batches = lies.micro ? lies.micro : 1);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(same, another_learning_rate_is_seen)
+{
+    weir_plan *one = sgd_plan((layout){0}, 0.1), *other = sgd_plan((layout){.dp = 2}, 0.2);
+    expect_wrong(one, other, "gpt.c:");
+    cr_expect(strstr(weir_error(), "is not the same in both plans after 1 step, as do "), "%s", weir_error());
+    weir_plan_free(one);
+    weir_plan_free(other);
+}
+
+static bool is_op(const weir_plan *plan, uint32_t k, const char *op)
+{
+    return !strcmp(plan_text(plan, plan->kernels[k].op), op);
+}
+
+static const char *output_name(const weir_plan *plan, uint32_t k)
+{
+    return plan_text(plan, plan->tensors[plan->operands[plan->kernels[k].out.first].tensor.i].name);
+}
+
+/* An update of one parameter goes further on one device: the parameter is named, and no other. */
+Test(same, the_parameter_that_is_updated_wrongly_is_named)
+{
+    const layout lies[] = {{.dp = 2}, {.tp = 2, .micro = 2}, {.dp = 2, .pp = 2, .zero = true}};
+    weir_plan *one = sgd_plan((layout){0}, 0.1);
+    int made = 0;
+    for (int i = 0; i < 3; i++) {
+        weir_plan *plan = sgd_plan(lies[i], 0.1);
+        uint32_t updates = 0;
+        for (uint32_t k = 0; k < plan->kernels_count; k++) {
+            if (!is_op(plan, k, "sgd") || strstr(output_name(plan, k), "/k/bias") || updates++ % EACH) /* the gradient of that is 0 */
+                continue;
+            weir_plan *wrong = plan_copy(plan);
+            char name[128];
+            wrong->words[wrong->kernels[k].attrs.first].r *= 1.5;
+            snprintf(name, sizeof name, "\"%s\"", output_name(plan, k));
+            expect_wrong(one, wrong, name);
+            expect_wrong(wrong, one, name);
+            weir_plan_free(wrong);
+            made++;
+        }
+        weir_plan_free(plan);
+    }
+    cr_log_info("%d updates made wrong", made);
+    cr_expect_gt(made, 0);
+    weir_plan_free(one);
+}
+
+/* The gradient of the keys' bias is 0. The loss, and the logits of the labels, which only the loss reads, are fetched from one
+ * device, and nobody reads those of the others. */
+static bool matters(const weir_plan *plan, uint32_t k)
+{
+    const char *name = plan_text(plan, plan->kernels[k].name);
+    return !strstr(name, "/k/bias") && !strstr(name, "k.grad/linear_db") && !strstr(name, "class_lse:1") && strncmp(name, "loss", 4);
+}
+
+/* A sum without one of its terms; and a term for another. */
+Test(same, a_term_that_is_lost_or_counted_twice_is_seen)
+{
+    const layout lies[] = {{.dp = 2, .micro = 2}, {.tp = 2}, {.tp = 4}};
+    weir_plan *one = sgd_plan((layout){0}, 0.1);
+    int made = 0;
+    for (int i = 0; i < 3; i++) {
+        weir_plan *plan = sgd_plan(lies[i], 0.1);
+        uint32_t sums = 0;
+        for (uint32_t k = 0; k < plan->kernels_count; k++)
+            for (int twice = 0; twice < 2; twice++) {
+                if (!is_op(plan, k, "box") || plan->kernels[k].in.count < 2 || !matters(plan, k) || sums++ % EACH)
+                    continue;
+                weir_plan *wrong = plan_copy(plan);
+                plan_kernel *kernel = &wrong->kernels[k];
+                if (twice)
+                    wrong->operands[kernel->in.first] = wrong->operands[kernel->in.first + 1];
+                else
+                    kernel->in.count--;
+                if (!plan_validate(wrong) && !weir_plan_check(wrong)) {
+                    expect_wrong(one, wrong, "is not the same in both plans");
+                    made++;
+                }
+                weir_plan_free(wrong);
+            }
+        weir_plan_free(plan);
+    }
+    cr_log_info("%d terms lost or counted twice", made);
+    cr_expect_gt(made, 0);
+    weir_plan_free(one);
+}
+
+Test(same, another_stream_of_dropout_is_seen)
+{
+    weir_plan *one = rich_plan((rich){.devices = 1, .micro = 1, .dropout = true}), *other = rich_plan((rich){.devices = 2, .micro = 1, .dropout = true, .seed = 1});
+    expect_wrong(one, other, "does not begin alike in both plans, which were compiled with two values of .seed");
+    weir_plan *wrong = plan_copy(one);
+    for (uint32_t k = 0; k < wrong->kernels_count; k++)
+        wrong->kernels[k].key += is_op(wrong, k, "dropout");
+    expect_wrong(one, wrong, "is not the same in both plans");
+    weir_plan_free(wrong);
+    weir_plan_free(other);
+    other = rich_plan((rich){.devices = 1, .micro = 2, .dropout = true});
+    expect_wrong(one, other, "is not the same in both plans");
+    weir_plan_free(other);
+    weir_plan_free(one);
+}
+
+/* Two devices have each other's shard of a weight. */
+Test(same, shards_that_are_swapped_are_seen)
+{
+    weir_plan *one = sgd_plan((layout){0}, 0.1), *wrong = sgd_plan((layout){.tp = 2}, 0.1);
+    int swapped = 0;
+    for (uint32_t p = 0; p < wrong->params_count; p++) {
+        const plan_param *param = &wrong->params[p];
+        if (strcmp(plan_text(wrong, param->name), "h0/up/weight"))
+            continue;
+        plan_tensor *a = &wrong->tensors[wrong->shards[param->shards.first].i], *b = &wrong->tensors[wrong->shards[param->shards.first + 1].i];
+        const plan_tensor kept = *a;
+        memcpy(a->start, b->start, sizeof a->start);
+        memcpy(b->start, kept.start, sizeof b->start);
+        swapped += memcmp(a->start, b->start, sizeof a->start) != 0;
+    }
+    cr_expect_eq(swapped, 1);
+    expect_wrong(one, wrong, "is not the same in both plans");
+    weir_plan_free(wrong);
+    weir_plan_free(one);
+}
+
+/* One group of classes is left out of the loss. */
+Test(same, a_group_of_classes_that_is_left_out_is_seen)
+{
+    weir_plan *one = sgd_plan((layout){0}, 0.1), *plan = sgd_plan((layout){.tp = 4}, 0.1);
+    int made = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const char *reads = plan->kernels[k].in.count ? plan_text(plan, plan->tensors[plan->operands[plan->kernels[k].in.first].tensor.i].name) : "";
+        if (!is_op(plan, k, "box") || !strstr(reads, "class_lse") || plan->kernels[k].in.count != 4 || !matters(plan, k))
+            continue;
+        weir_plan *wrong = plan_copy(plan);
+        wrong->kernels[k].in.count--;
+        expect_wrong(one, wrong, "is not the same in both plans");
+        weir_plan_free(wrong);
+        made++;
+    }
+    cr_log_info("%d times", made);
+    cr_expect_gt(made, 0);
+    weir_plan_free(plan);
+    weir_plan_free(one);
+}
+
+/* ---- plans that cannot be compared ---- */
+
+static void expect_refused(weir_plan *a, weir_plan *b, weir_status status, const char *why)
+{
+    cr_expect_eq(weir_plan_same(a, b), status, "%s", weir_error());
+    cr_expect(strstr(weir_error(), why), "%s", weir_error());
+    weir_plan_free(b);
+}
+
+/* A model without parameters: a step's rows, and, if asked for, a value of each micro-batch alone. */
+static weir_plan *plain_plan(int micro, bool rows, int step_rows)
+{
+    weir_graph *g = weir_graph_new("plain");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1")) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {step_rows / micro, 3}, .name = "x", .micro = true, .sbp = {WEIR_S(0)});
+        weir_fetch(rows ? weir_gelu(x) : weir_mean(weir_gelu(x)), .name = "y");
+    }
+    weir_plan *plan = weir_compile(g, .micro_batches = micro);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(same, plans_that_cannot_be_compared_are_refused)
+{
+    weir_plan *one = rich_plan((rich){.devices = 1, .micro = 1}), *gpt = gpt_plan((layout){0}, (weir_compile_opts){0});
+    expect_refused(one, plan_copy(gpt), WEIR_E_ARGUMENT, "are plans of two models");
+    weir_plan_free(gpt);
+    weir_plan *part = plan_copy(one);
+    part->part = 1;
+    expect_refused(one, part, WEIR_E_ARGUMENT, "the second plan is the part of one rank");
+    weir_plan *alone = plan_copy(one);
+    alone->programs[1].name = alone->name;
+    expect_refused(one, alone, WEIR_E_WRONG, "the first plan has the program \"more\", and the other does not");
+    cr_expect_eq(weir_plan_same(one, one, .memory = "10KiB"), WEIR_E_MEMORY);
+    cr_expect(strstr(weir_error(), "test_same.c:") && strstr(weir_error(), "weir_plan_same: the proof of \"rich\" takes"), "%s", weir_error());
+    cr_expect_eq(weir_plan_same(one, one, .memory = "100MiB"), WEIR_OK, "%s", weir_error());
+    weir_plan_free(one);
+}
+
+Test(same, values_of_a_micro_batch_are_compared_in_as_many_of_them)
+{
+    weir_plan *rows = plain_plan(1, true, 12), *mean = plain_plan(1, false, 12);
+    expect_same_as(rows, plain_plan(2, true, 12), "rows of a step");
+    expect_same_as(rows, plain_plan(3, true, 12), "rows of a step");
+    expect_same_as(mean, plain_plan(1, false, 12), "a mean");
+    expect_refused(mean, plain_plan(2, false, 12), WEIR_E_UNSUPPORTED, "nothing of the two plans can be compared");
+    expect_refused(rows, plain_plan(1, true, 8), WEIR_E_ARGUMENT, "the input \"x\" has 36 values in each of 1 micro-batches");
+    weir_plan_free(rows);
+    weir_plan_free(mean);
 }
