@@ -230,6 +230,8 @@ Test(nulls, plans)
     weir_graph *empty = weir_graph_new("empty");
     REFUSED(weir_plan_verify(empty, NULL));
     weir_graph_free(empty);
+    REFUSED(weir_plan_same(NULL, plan));
+    REFUSED(weir_plan_same(plan, NULL));
     cr_expect_eq(weir_plan_bytes(NULL, 0), 0);
     cr_expect_eq(weir_plan_micro_batches(NULL), 0);
     cr_expect_eq(weir_plan_host_count(NULL), 0);

@@ -165,7 +165,7 @@ static void say(const struct entry *entry, size_t others, char *text, size_t byt
     char when[64], more[64] = "";
     say_when(&entry->value, when, sizeof when);
     if (others)
-        snprintf(more, sizeof more, ", as %s %zu other value%s", others == 1 ? "does" : "do", others, others == 1 ? "" : "s");
+        snprintf(more, sizeof more, ", nor %s %zu other value%s", others == 1 ? "is" : "are", others, others == 1 ? "" : "s");
     const size_t used = say_what(entry, entry->unlike || sides != 3 ? -1 : place, text, bytes);
     if (entry->unlike)
         snprintf(text + used, bytes - used, "has another shape in the second plan than in the first");

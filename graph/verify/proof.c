@@ -57,11 +57,28 @@ weir_status proof_may_take(const proof *p, const char *name, uint64_t bytes)
                         name, (double)bytes / 0x1p30, (double)most / 0x1p30);
 }
 
+bool proof_runs(const proof *p, const weir_plan *plan, uint32_t program)
+{
+    return !p->opts.program || !strcmp(p->opts.program, plan_text(plan, plan->programs[program].name));
+}
+
+weir_status proof_check_program(const proof *p, const weir_plan *plan)
+{
+    for (uint32_t program = 0; program < plan->programs_count; program++)
+        if (proof_runs(p, plan, program))
+            return WEIR_OK;
+    return proof_refuse(p, WEIR_E_ARGUMENT, "the plan \"%s\" has no program \"%s\"; its first is \"%s\"",
+                        plan_text(plan, plan->name), p->opts.program, plan_text(plan, plan->programs[0].name));
+}
+
 void proof_expect(proof *p, const weir_plan *plan, int64_t steps)
 {
     uint64_t sum = 0;
-    for (uint32_t a = 0; a < plan->actors_count; a++)
-        sum += plan->actors[a].fires * (uint64_t)(plan->actors[a].program.i ? PROOF_STEPS : steps);
+    for (uint32_t a = 0; a < plan->actors_count; a++) {
+        const uint32_t program = plan->actors[a].program.i;
+        if (proof_runs(p, plan, program))
+            sum += plan->actors[a].fires * (uint64_t)(program ? PROOF_STEPS : steps);
+    }
     p->firings += sum * (uint64_t)p->opts.rounds;
 }
 

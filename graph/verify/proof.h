@@ -29,6 +29,12 @@ weir_status proof_refuse(const proof *p, weir_status status, const char *format,
 /* E_MEMORY: the proof of the plan of this name takes more bytes than it may. E_ARGUMENT: .memory is no amount. */
 weir_status proof_may_take(const proof *p, const char *name, uint64_t bytes);
 
+/* Whether a program of the plan is run: .program names it, or nothing. */
+bool proof_runs(const proof *p, const weir_plan *plan, uint32_t program);
+
+/* E_ARGUMENT: the plan has no program that .program names. */
+weir_status proof_check_program(const proof *p, const weir_plan *plan);
+
 /* Each round will fire the plan's actors in so many steps of main, and in PROOF_STEPS of each other program. */
 void proof_expect(proof *p, const weir_plan *plan, int64_t steps);
 

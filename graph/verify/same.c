@@ -78,7 +78,7 @@ static weir_status input_is_unlike(const struct comparing *c, const weir_host_in
 {
     return proof_refuse(&c->proof, WEIR_E_ARGUMENT,
                         "the input \"%s\" has %lld values in each of %d micro-batches of the first plan, and %lld in each of %d "
-                        "of the second; compile both for the same rows in a step",
+                        "of the second; compile both for the same rows in a step, or compare one program alone with .program",
                         a->name, (long long)weir_shape_count(&a->type.shape), a->per_step,
                         (long long)weir_shape_count(&b->type.shape), b->per_step);
 }
@@ -89,7 +89,8 @@ static weir_status check_inputs(struct comparing *c, int side)
     const weir_plan *plan = c->plan[side], *other = c->plan[!side];
     for (uint32_t h = 0; h < plan->hosts_count; h++) {
         weir_host_info a, b;
-        if (!gives(plan->hosts[h].kind) || weir_plan_host(plan, (int)h, &a))
+        if (!gives(plan->hosts[h].kind) || !proof_runs(&c->proof, plan, plan->actors[plan->hosts[h].actor.i].program.i) ||
+            weir_plan_host(plan, (int)h, &a))
             continue;
         if (!end_named(other, a.name, true, &b))
             return error_set(WEIR_E_WRONG, "%s:%u: the %s plan has the input \"%s\", and the other does not",
@@ -105,7 +106,7 @@ static weir_status check_programs(const struct comparing *c, int side)
     const weir_plan *plan = c->plan[side], *other = c->plan[!side];
     for (uint32_t p = 0; p < plan->programs_count; p++) {
         const char *name = plan_text(plan, plan->programs[p].name);
-        bool found = false;
+        bool found = !proof_runs(&c->proof, plan, p);
         for (uint32_t o = 0; !found && o < other->programs_count; o++)
             found = !strcmp(plan_text(other, other->programs[o].name), name);
         if (!found)
@@ -153,6 +154,23 @@ static bool is_of_precision(const struct comparing *c, int side, const char *nam
     return (proof_is_compilers_own(name) || strstr(name, PLAN_SKIPPED)) && !param_named(c->plan[!side], name);
 }
 
+/* The actor that writes a tensor; PLAN_NONE for a constant's. */
+static uint32_t writer_of(const weir_plan *plan, const plan_tensor *tensor)
+{
+    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].producer.i : tensor->owner;
+}
+
+/* Whether a program that is run changes the value. */
+static bool is_changed(const struct comparing *c, const weir_plan *plan, const plan_param *param)
+{
+    bool changed = false;
+    for (uint32_t s = param->shards.first; !changed && s < param->shards.first + param->shards.count; s++) {
+        const uint32_t writer = writer_of(plan, &plan->tensors[plan->shards[s].i]);
+        changed = writer != PLAN_NONE && proof_runs(&c->proof, plan, plan->actors[writer].program.i);
+    }
+    return changed;
+}
+
 /* Whether a proof of the two says anything: something that changes, or that is fetched, is compared. */
 static bool is_compared(const struct comparing *c)
 {
@@ -160,9 +178,10 @@ static bool is_compared(const struct comparing *c)
     weir_host_info a, b;
     bool any = false;
     for (uint32_t p = 0; !any && p < plan->params_count; p++)
-        any = !plan->params[p].frozen && !is_of_precision(c, 0, plan_text(plan, plan->params[p].name));
+        any = is_changed(c, plan, &plan->params[p]) && !is_of_precision(c, 0, plan_text(plan, plan->params[p].name));
     for (uint32_t h = 0; !any && h < plan->hosts_count; h++)
-        any = plan->hosts[h].kind != PLAN_CALL && !gives(plan->hosts[h].kind) && !weir_plan_host(plan, (int)h, &a) &&
+        any = plan->hosts[h].kind != PLAN_CALL && !gives(plan->hosts[h].kind) &&
+              proof_runs(&c->proof, plan, plan->actors[plan->hosts[h].actor.i].program.i) && !weir_plan_host(plan, (int)h, &a) &&
               end_named(c->plan[1], a.name, false, &b) && joint_of(&a, &b) != APART;
     return any;
 }
@@ -179,7 +198,8 @@ static weir_status check_plans(struct comparing *c)
                             "their forward passes, have other names or shapes",
                             plan_text(a, a->name), plan_text(b, b->name));
     for (int side = 0; !status && side < SIDES; side++) {
-        status = check_programs(c, side);
+        status = proof_check_program(&c->proof, c->plan[side]);
+        status = status ? status : check_programs(c, side);
         status = status ? status : check_inputs(c, side);
         status = status ? status : check_calls(c->plan[side]);
     }
@@ -319,21 +339,28 @@ static weir_status run(struct comparing *c, uint32_t program, int64_t steps, int
 /* All programs come in the order of the first plan's. */
 static weir_status run_all(struct comparing *c, uint64_t order)
 {
-    const weir_plan *plan = c->plan[c->side];
+    const weir_plan *first = c->plan[0], *plan = c->plan[c->side];
     int64_t when = 0;
-    weir_status status = run(c, 0, c->steps, &when, order);
-    for (uint32_t p = 1; !status && p < plan->programs_count; p++)
-        status = run(c, program_named(plan, plan_text(c->plan[0], c->plan[0]->programs[p].name)), PROOF_STEPS, &when, order);
-    if (!status && plan->programs_count > 1)
+    weir_status status = WEIR_OK;
+    for (uint32_t p = 0; !status && p < first->programs_count; p++)
+        if (proof_runs(&c->proof, first, p))
+            status = run(c, program_named(plan, plan_text(first, first->programs[p].name)), p ? PROOF_STEPS : c->steps, &when, order);
+    if (!status && plan->programs_count > 1 && !c->proof.opts.program)
         status = run(c, 0, 1, &when, order);
     return status;
 }
 
+/* The first program that is run. */
 static weir_status run_by_step(struct comparing *c, uint64_t order)
 {
+    const weir_plan *first = c->plan[0], *plan = c->plan[c->side];
     weir_status status = WEIR_OK;
+    uint32_t p = 0;
+    while (!proof_runs(&c->proof, first, p))
+        p++;
+    p = program_named(plan, plan_text(first, first->programs[p].name));
     for (int64_t when = 0; !status && when < c->steps;)
-        status = run(c, 0, 1, &when, order);
+        status = run(c, p, 1, &when, order);
     return status;
 }
 

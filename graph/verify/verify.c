@@ -228,11 +228,11 @@ static weir_status play(struct verifying *v, const player_ends *ends, uint64_t s
     if (!status) {
         compare_names(v);
         compare_inits(v);
-        status = run_both(v, 0, 0, steps, order);
     }
-    for (uint32_t p = 1; !status && !v->wrong && p < v->plan->programs_count; p++)
-        status = run_both(v, p, 0, PROOF_STEPS, order + p);
-    if (!status && !v->wrong && v->plan->programs_count > 1)
+    for (uint32_t p = 0; !status && !v->wrong && p < v->plan->programs_count; p++)
+        if (proof_runs(&v->proof, v->plan, p))
+            status = run_both(v, p, 0, p ? PROOF_STEPS : steps, order + p);
+    if (!status && !v->wrong && v->plan->programs_count > 1 && !v->proof.opts.program)
         status = run_both(v, 0, steps, 1, order);
     return status;
 }
@@ -300,9 +300,11 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     if (plan->graph != graph_hash(graph))
         return proof_refuse(&v.proof, WEIR_E_ARGUMENT, "the plan \"%s\" was not compiled from this graph",
                             plan_text(plan, plan->name));
+    status = proof_check_program(&v.proof, plan);
     proof_expect(&v.proof, plan, steps_of(graph));
-    status = proof_may_take(&v.proof, plan_text(plan, plan->name),
-                            player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches));
+    if (!status)
+        status = proof_may_take(&v.proof, plan_text(plan, plan->name),
+                                player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches));
     for (int round = 0; !status && round < v.proof.opts.rounds; round++)
         status = verify_round(&v, proof_seed(&v.proof, round));
     free(v.fetches);

@@ -102,6 +102,7 @@ typedef struct weir_verify_opts {
     void (*progress)(void *ctx, double part); /* told about once a second how much is done, from 0 to 1, by the thread that
                                                  verifies [nobody] */
     void *ctx;          /* of progress */
+    const char *program; /* run this program of the plan alone, as "main" [all, one after the other] */
 } weir_verify_opts;
 
 /* Proves that a plan computes what its graph says: for all values of inputs, parameters and states, over the real numbers,

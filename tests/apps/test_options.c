@@ -89,7 +89,7 @@ Test(options, a_name_that_does_not_exist_is_told_with_those_that_do)
     fails("weir checkpoint list", 2, "There are 'ls', 'verify' and 'convert'");
     fails("weir bench actor", 2, "did you mean 'actors'?");
     fails(APPS_BIN "/weir-gpt --stepz 3", 2, "unknown option --stepz (did you mean --steps?)");
-    fails("weir check --zzzzzzzzzzz x", 2, "there is no option --zzzzzzzzzzz; there is '--load'");
+    fails("weir devices --zzzzzzzzzzz", 2, "there is no option --zzzzzzzzzzz; there is '--json'");
     must_run(GPT "--steps 1 --plan $T/plan");
     fails("weir show $T/plan --tensors --filter lss", 2, "did you mean 'loss'?");
     fails("weir show $T/plan --device cpuu:0", 2, "there is 'cpu:0'");

@@ -300,7 +300,7 @@ Test(same, another_learning_rate_is_seen)
 {
     weir_plan *one = sgd_plan((layout){0}, 0.1), *other = sgd_plan((layout){.dp = 2}, 0.2);
     expect_wrong(one, other, "gpt.c:");
-    cr_expect(strstr(weir_error(), "is not the same in both plans after 1 step, as do "), "%s", weir_error());
+    cr_expect(strstr(weir_error(), "is not the same in both plans after 1 step, nor are "), "%s", weir_error());
     weir_plan_free(one);
     weir_plan_free(other);
 }
@@ -448,6 +448,36 @@ static void expect_refused(weir_plan *a, weir_plan *b, weir_status status, const
     cr_expect_eq(weir_plan_same(a, b), status, "%s", weir_error());
     cr_expect(strstr(weir_error(), why), "%s", weir_error());
     weir_plan_free(b);
+}
+
+/* Sums the labels in a second program, of as many rows as a micro-batch of main. */
+static weir_plan *two_programs(int micro)
+{
+    weir_graph *g = weir_graph_new("two");
+    WEIR_ON(weir_mesh_new(g, "cpu:0")) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {12 / micro, 3}, .name = "x", .micro = true);
+        weir_train(weir_mean(weir_gelu(weir_linear(x, 2, .name = "line"))), weir_sgd(.lr = 0.1));
+        WEIR_PROGRAM(g, "eval")
+            weir_fetch(weir_sum(weir_input(g, WEIR_F32, {12 / micro}, .name = "x")), .name = "sum");
+    }
+    weir_plan *plan = weir_compile(g, .micro_batches = micro);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+Test(same, one_program_can_be_compared_alone)
+{
+    weir_plan *one = two_programs(1), *other = two_programs(2);
+    cr_expect_eq(weir_plan_same(one, other), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "the input \"eval/x\" has 12 values in each of 1 micro-batches of the first plan, and 6 in"), "%s",
+              weir_error());
+    cr_expect_eq(weir_plan_same(one, other, .program = "main"), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_plan_same(one, one, .program = "eval"), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_plan_same(one, other, .program = "mian"), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "the plan \"two\" has no program \"mian\"; its first is \"main\""), "%s", weir_error());
+    weir_plan_free(one);
+    weir_plan_free(other);
 }
 
 /* A model without parameters: a step's rows, and, if asked for, a value of each micro-batch alone. */
