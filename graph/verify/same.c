@@ -426,7 +426,7 @@ static uint64_t elements_of(const plan_tensor *tensor)
     return count;
 }
 
-/* Of all values that are in the ledger at once, which has the names of a plan. */
+/* Elements of the values of a plan that are in the ledger at once. */
 static uint64_t elements_compared(const weir_plan *plan, int64_t steps)
 {
     uint64_t kept = 0, fetched = 0;
