@@ -241,13 +241,13 @@ static const plan_init *init_named(const weir_plan *plan, const char *name)
     return NULL;
 }
 
-/* Integers begin as the plan says, but for those of optimizers, which count updates. */
+/* Integers begin as the first plan says, but for those of optimizers, which count updates. */
 static void begin(void *ctx, const char *kept, const rule_array *array)
 {
     const struct comparing *c = ctx;
-    const plan_param *param = weir_dtype_real(array->dtype) ? NULL : param_named(c->plan[c->side], kept);
+    const plan_param *param = weir_dtype_real(array->dtype) ? NULL : param_named(c->plan[0], kept);
     const bool counts = !param || param->kind == PLAN_KEEP_OPTIMIZER;
-    const plan_init *init = counts ? NULL : init_named(c->plan[c->side], kept);
+    const plan_init *init = counts ? NULL : init_named(c->plan[0], kept);
     const int64_t value = init && init->kind == WEIR_INIT_VALUE ? (int64_t)init->a : 0;
     draw_kept(c->seed, kept, counts ? NULL : &value, array);
 }

@@ -20,7 +20,7 @@
 
 TestSuite(same, .timeout = 600);
 
-enum { MODELS = EFFORT(FULL(100, 12), 4, 1), LAYOUTS = 4, SEED = 4711, EACH = EFFORT(FULL(1, 5), 11, 11) };
+enum { MODELS = EFFORT(FULL(100, 12), 4, 1), LAYOUTS = 4, SEED = 4711, EACH = EFFORT(FULL(1, 5), 11, 11), CHANGES = EFFORT(FULL(10000, 1000), 100, 100) };
 
 /* ---- models ---- */
 
@@ -71,6 +71,24 @@ Test(same, a_gpt_is_the_same_in_every_layout_and_precision)
     for (int i = 0; i < GPTS; i++)
         for (int p = 0; p < 3; p++)
             expect_same_as(one, gpt_plan(layouts[i], (weir_compile_opts){.precision = precisions[p]}), "gpt");
+    weir_plan_free(one);
+}
+
+/* On accelerators, shards move by collectives, and a queue copies what leaves a device. */
+Test(same, a_gpt_is_the_same_on_accelerators)
+{
+    weir_plan *one = gpt_plan((layout){0}, (weir_compile_opts){0});
+    for (int i = 0; i < GPTS; i++)
+        for (int fast = 0; fast < 2; fast++) {
+            const gpt_config config = {.layers = 2, .dim = 8, .heads = 2, .seq = 4, .vocab = 64, .batch = 8, .layout = layouts[i],
+                                       .device = "cuda", .optimizer = weir_adamw(.lr = 0.01, .clip_norm = 1), .corpus = &corpus};
+            weir_graph *g = gpt_train_graph(&config);
+            weir_plan *plan = weir_compile(g, .reduce = fast ? WEIR_FAST : WEIR_SAME_BITS);
+            cr_assert(plan, "%s", weir_error());
+            cr_expect_gt(plan->collectives_count, 0);
+            expect_same_as(one, plan, "on accelerators");
+            weir_graph_free(g);
+        }
     weir_plan_free(one);
 }
 
@@ -420,6 +438,30 @@ Test(same, shards_that_are_swapped_are_seen)
     weir_plan_free(one);
 }
 
+/* Memory that nobody has written has no value, so a plan that reads some is not even the same as itself. */
+Test(same, memory_that_nobody_wrote_is_not_the_same)
+{
+    weir_plan *plan = sgd_plan((layout){.tp = 2}, 0.1);
+    int seen = 0;
+    for (uint32_t k = 0; k < plan->kernels_count && !seen; k++) {
+        weir_plan *wrong = is_op(plan, k, "box") && plan->kernels[k].in.count > 1 && matters(plan, k) ? plan_copy(plan) : NULL;
+        if (!wrong)
+            continue;
+        wrong->words[wrong->kernels[k].attrs.first].i = 1; /* terms are parts */
+        wrong->kernels[k].in.count = 1;
+        const plan_tensor *in = &wrong->tensors[wrong->operands[wrong->kernels[k].in.first].tensor.i];
+        const plan_tensor *out = &wrong->tensors[wrong->operands[wrong->kernels[k].out.first].tensor.i];
+        const bool unwritten = memcmp(in->shape, out->shape, sizeof in->shape) != 0;
+        if (unwritten && !plan_validate(wrong) && !weir_plan_check(wrong)) {
+            expect_wrong(wrong, wrong, "is not the same in both plans");
+            seen++;
+        }
+        weir_plan_free(wrong);
+    }
+    cr_expect_gt(seen, 0);
+    weir_plan_free(plan);
+}
+
 /* One group of classes is left out of the loss. */
 Test(same, a_group_of_classes_that_is_left_out_is_seen)
 {
@@ -439,6 +481,70 @@ Test(same, a_group_of_classes_that_is_left_out_is_seen)
     cr_expect_gt(made, 0);
     weir_plan_free(plan);
     weir_plan_free(one);
+}
+
+/* ---- random changes ---- */
+
+static weir_graph *perceptron(void)
+{
+    weir_graph *g = weir_graph_new("perceptron");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1")) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {8, 6}, .name = "x", .sbp = {WEIR_S(0)}, .micro = true);
+        weir_tensor *labels = weir_input(g, WEIR_I32, {8}, .name = "labels", .sbp = {WEIR_S(0)}, .micro = true);
+        weir_tensor *h = weir_gelu(weir_linear(x, 12, .name = "up"));
+        weir_tensor *loss = weir_cross_entropy(weir_linear(h, CLASSES, .name = "down"), labels);
+        weir_train(loss, weir_adamw(.lr = 0.01, .clip_norm = 1, .weight_decay = 0.1));
+        weir_fetch(loss, .name = "loss");
+    }
+    return g;
+}
+
+static uint64_t firings(const weir_plan *plan)
+{
+    uint64_t sum = 0;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        sum += plan->actors[a].fires;
+    return sum;
+}
+
+/* Names of programs, and how states of optimizers begin, are compared between plans alone. */
+static bool graph_does_not_say(weir_status status)
+{
+    return status == WEIR_E_WRONG &&
+           (strstr(weir_error(), "the first plan has the program") || strstr(weir_error(), "does not begin alike in both plans"));
+}
+
+/* A plan that is changed at random computes its graph if and only if it computes the same as the plan that was not changed. */
+Test(same, two_proofs_say_the_same_of_random_changes)
+{
+    weir_graph *g = perceptron();
+    weir_plan *compiled = weir_compile(g, .micro_batches = 2), *base = mutate_room(compiled);
+    uint64_t random = SEED;
+    int right = 0, wrong = 0;
+    cr_assert(base, "%s", weir_error());
+    for (int i = 0; i < CHANGES; i++) {
+        weir_plan *plan = plan_copy(base);
+        mutate_plan(plan, &random);
+        const bool runs = mutate_tighten(plan) && !weir_plan_check(plan) && plan->graph == base->graph && !plan->part &&
+                          plan->micro_batches == base->micro_batches && firings(plan) <= 2 * firings(base);
+        const weir_status graph = runs ? weir_plan_verify(g, plan, .rounds = 1) : WEIR_E_PLAN;
+        if (graph == WEIR_OK || graph == WEIR_E_WRONG) {
+            char why[1024] = "";
+            snprintf(why, sizeof why, "%s", graph ? weir_error() : "right");
+            const weir_status other = weir_plan_same(base, plan, .rounds = 1);
+            cr_expect((graph != WEIR_OK) == (other != WEIR_OK) || graph_does_not_say(other), "change %d: %s; %s", i, why,
+                      other ? weir_error() : "the same");
+            right += !graph;
+            wrong += graph == WEIR_E_WRONG;
+        }
+        weir_plan_free(plan);
+    }
+    cr_log_info("%d changes that matter, %d that do not", wrong, right);
+    cr_expect_gt(wrong, 0);
+    cr_expect_gt(right, 0);
+    weir_plan_free(base);
+    weir_plan_free(compiled);
+    weir_graph_free(g);
 }
 
 /* ---- plans that cannot be compared ---- */
