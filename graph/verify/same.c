@@ -76,11 +76,13 @@ static joint joint_of(const weir_host_info *a, const weir_host_info *b)
 
 static weir_status input_is_unlike(const struct comparing *c, const weir_host_info *a, const weir_host_info *b)
 {
-    return proof_refuse(&c->proof, WEIR_E_ARGUMENT,
-                        "the input \"%s\" has %lld values in each of %d micro-batches of the first plan, and %lld in each of %d "
-                        "of the second; compile both for the same rows in a step, or compare one program alone with .program",
-                        a->name, (long long)weir_shape_count(&a->type.shape), a->per_step,
-                        (long long)weir_shape_count(&b->type.shape), b->per_step);
+    const long long in_a = (long long)weir_shape_count(&a->type.shape) * a->per_step;
+    const long long in_b = (long long)weir_shape_count(&b->type.shape) * b->per_step;
+    char how[128] = "has rows of two sizes in the plans";
+    if (in_a != in_b)
+        snprintf(how, sizeof how, "has %lld values in a step of the first plan, and %lld in a step of the second", in_a, in_b);
+    return proof_refuse(&c->proof, WEIR_E_ARGUMENT, "the input \"%s\" %s; compile both for the same rows in a step, or compare one "
+                        "program alone with .program", a->name, how);
 }
 
 /* Whether each input of a side is one of the other's. */
@@ -194,8 +196,8 @@ static weir_status check_plans(struct comparing *c)
         return proof_refuse(&c->proof, WEIR_E_ARGUMENT, "the %s plan is the part of one rank; give the whole plan",
                             a->part ? "first" : "second");
     if (a->graph != b->graph)
-        return proof_refuse(&c->proof, WEIR_E_ARGUMENT, "\"%s\" and \"%s\" are plans of two models: their parameters, or the ops of "
-                            "their forward passes, have other names or shapes",
+        return proof_refuse(&c->proof, WEIR_E_ARGUMENT, "\"%s\" and \"%s\" are plans of two models: their parameters, or the ops "
+                            "of their forward passes, have other names or shapes",
                             plan_text(a, a->name), plan_text(b, b->name));
     for (int side = 0; !status && side < SIDES; side++) {
         status = proof_check_program(&c->proof, c->plan[side]);
@@ -204,8 +206,8 @@ static weir_status check_plans(struct comparing *c)
         status = status ? status : check_calls(c->plan[side]);
     }
     if (!status && !is_compared(c))
-        status = proof_refuse(&c->proof, WEIR_E_UNSUPPORTED, "nothing of the two plans can be compared: they change no parameter or "
-                              "state, and fetch values of each micro-batch; compile both with as many micro-batches");
+        status = proof_refuse(&c->proof, WEIR_E_UNSUPPORTED, "nothing of the two plans can be compared: they change no parameter "
+                              "or state, and fetch values of each micro-batch; compile both with as many micro-batches");
     return status;
 }
 
@@ -309,19 +311,24 @@ static weir_status compare_inits(const struct comparing *c)
         const plan_init *y = proof_is_compilers_own(name) ? NULL : init_named(b, name);
         if (!y || (x->kind == y->kind && x->a == y->a && x->b == y->b && x->key == y->key))
             continue;
-        return error_set(WEIR_E_WRONG, "%s:%u: \"%s\" does not begin alike in both plans%s", plan_text(a, a->tensors[x->tensor.i].file),
-                         a->tensors[x->tensor.i].line, name,
-                         a->seed != b->seed ? ", which were compiled with two values of .seed" : "");
+        const plan_tensor *tensor = &a->tensors[x->tensor.i];
+        return error_set(WEIR_E_WRONG, "%s:%u: \"%s\" does not begin alike in both plans%s", plan_text(a, tensor->file), tensor->line,
+                         name, a->seed != b->seed ? ", which were compiled with two values of .seed" : "");
     }
     return WEIR_OK;
 }
 
 /* ---- a round ---- */
 
+static const char *program_name(const weir_plan *plan, uint32_t program)
+{
+    return plan_text(plan, plan->programs[program].name);
+}
+
 static uint32_t program_named(const weir_plan *plan, const char *name)
 {
     uint32_t p = 0;
-    while (strcmp(plan_text(plan, plan->programs[p].name), name))
+    while (strcmp(program_name(plan, p), name))
         p++;
     return p;
 }
@@ -344,7 +351,7 @@ static weir_status run_all(struct comparing *c, uint64_t order)
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < first->programs_count; p++)
         if (proof_runs(&c->proof, first, p))
-            status = run(c, program_named(plan, plan_text(first, first->programs[p].name)), p ? PROOF_STEPS : c->steps, &when, order);
+            status = run(c, program_named(plan, program_name(first, p)), p ? PROOF_STEPS : c->steps, &when, order);
     if (!status && plan->programs_count > 1 && !c->proof.opts.program)
         status = run(c, 0, 1, &when, order);
     return status;
@@ -358,7 +365,7 @@ static weir_status run_by_step(struct comparing *c, uint64_t order)
     uint32_t p = 0;
     while (!proof_runs(&c->proof, first, p))
         p++;
-    p = program_named(plan, plan_text(first, first->programs[p].name));
+    p = program_named(plan, program_name(first, p));
     for (int64_t when = 0; !status && when < c->steps;)
         status = run(c, p, 1, &when, order);
     return status;
