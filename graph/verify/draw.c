@@ -21,11 +21,11 @@ static field_value int_drawn(uint64_t bits, int64_t bound)
 
 void draw_input(uint64_t seed, const char *name, int64_t step, int micro, int64_t bound, const rule_array *array)
 {
-    int64_t before = micro; /* elements of the step's micro-batches before this one */
+    uint64_t before = (uint64_t)micro; /* elements of the step's micro-batches before this one */
     for (int d = 0; d < array->rank; d++)
-        before *= array->global[d];
+        before *= (uint64_t)array->global[d];
     for (int64_t n = 0; n < array->count; n++) {
-        const int64_t numbers[] = {step, before + rule_logical(array, n)};
+        const int64_t numbers[] = {step, (int64_t)(before + (uint64_t)rule_logical(array, n))};
         array->at[n] = weir_dtype_real(array->dtype) ? field_draw(seed, name, numbers, 2)
                                                      : int_drawn(field_bits(seed, name, numbers, 2), bound);
     }

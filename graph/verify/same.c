@@ -45,14 +45,18 @@ static bool gives(uint32_t kind)
     return kind == PLAN_SOURCE || kind == PLAN_PUSH;
 }
 
-/* The end of this name; false: the plan has none. `inputs`: one that gives, else one that takes. */
-static bool end_named(const weir_plan *plan, const char *name, bool inputs, weir_host_info *info)
+static bool takes(uint32_t kind)
+{
+    return kind == PLAN_SINK || kind == PLAN_PULL;
+}
+
+/* The end of this name, of a kind; NULL: the plan has none. */
+static const plan_host *end_named(const weir_plan *plan, const char *name, bool (*is)(uint32_t kind), weir_host_info *info)
 {
     for (uint32_t h = 0; h < plan->hosts_count; h++)
-        if (plan->hosts[h].kind != PLAN_CALL && gives(plan->hosts[h].kind) == inputs &&
-            !strcmp(plan_text(plan, plan->hosts[h].name), name))
-            return weir_plan_host(plan, (int)h, info) == WEIR_OK;
-    return false;
+        if (is(plan->hosts[h].kind) && !strcmp(plan_text(plan, plan->hosts[h].name), name))
+            return weir_plan_host(plan, (int)h, info) ? NULL : &plan->hosts[h];
+    return NULL;
 }
 
 /* How the values of two ends are those of one step. */
@@ -63,6 +67,13 @@ typedef enum joint {
     UNLIKE    /* they cannot be values of one step */
 } joint;
 
+/* Values that it gives or takes in a step; -1: more than there can be. */
+static int64_t values_in_step(const weir_host_info *end)
+{
+    int64_t values;
+    return __builtin_mul_overflow(weir_shape_count(&end->type.shape), (int64_t)end->per_step, &values) ? -1 : values;
+}
+
 static joint joint_of(const weir_host_info *a, const weir_host_info *b)
 {
     const weir_shape *x = &a->type.shape, *y = &b->type.shape;
@@ -71,18 +82,23 @@ static joint joint_of(const weir_host_info *a, const weir_host_info *b)
         inner = x->dim[d] == y->dim[d];
     if (a->per_step == b->per_step)
         return weir_shape_equal(x, y) ? BY_MICRO : UNLIKE;
-    return inner && x->rank && x->dim[0] * a->per_step == y->dim[0] * b->per_step ? BY_ROW : APART;
+    const bool whole = inner && x->rank && values_in_step(a) > 0 && values_in_step(a) == values_in_step(b);
+    return whole ? BY_ROW : APART;
 }
 
 static weir_status input_is_unlike(const struct comparing *c, const weir_host_info *a, const weir_host_info *b)
 {
-    const long long in_a = (long long)weir_shape_count(&a->type.shape) * a->per_step;
-    const long long in_b = (long long)weir_shape_count(&b->type.shape) * b->per_step;
+    const long long in_a = values_in_step(a), in_b = values_in_step(b);
     char how[128] = "has rows of two sizes in the plans";
     if (in_a != in_b)
         snprintf(how, sizeof how, "has %lld values in a step of the first plan, and %lld in a step of the second", in_a, in_b);
     return proof_refuse(&c->proof, WEIR_E_ARGUMENT, "the input \"%s\" %s; compile both for the same rows in a step, or compare one "
                         "program alone with .program", a->name, how);
+}
+
+static bool is_run(const struct comparing *c, const weir_plan *plan, const plan_host *host)
+{
+    return proof_runs(&c->proof, plan, plan->actors[host->actor.i].program.i);
 }
 
 /* Whether each input of a side is one of the other's. */
@@ -91,10 +107,9 @@ static weir_status check_inputs(struct comparing *c, int side)
     const weir_plan *plan = c->plan[side], *other = c->plan[!side];
     for (uint32_t h = 0; h < plan->hosts_count; h++) {
         weir_host_info a, b;
-        if (!gives(plan->hosts[h].kind) || !proof_runs(&c->proof, plan, plan->actors[plan->hosts[h].actor.i].program.i) ||
-            weir_plan_host(plan, (int)h, &a))
+        if (!gives(plan->hosts[h].kind) || !is_run(c, plan, &plan->hosts[h]) || weir_plan_host(plan, (int)h, &a))
             continue;
-        if (!end_named(other, a.name, true, &b))
+        if (!end_named(other, a.name, gives, &b))
             return error_set(WEIR_E_WRONG, "%s:%u: the %s plan has the input \"%s\", and the other does not",
                              plan_text(plan, plan->hosts[h].file), plan->hosts[h].line, side ? "second" : "first", a.name);
         if (joint_of(&a, &b) != BY_MICRO && joint_of(&a, &b) != BY_ROW)
@@ -182,9 +197,8 @@ static bool is_compared(const struct comparing *c)
     for (uint32_t p = 0; !any && p < plan->params_count; p++)
         any = is_changed(c, plan, &plan->params[p]) && !is_of_precision(c, 0, plan_text(plan, plan->params[p].name));
     for (uint32_t h = 0; !any && h < plan->hosts_count; h++)
-        any = plan->hosts[h].kind != PLAN_CALL && !gives(plan->hosts[h].kind) &&
-              proof_runs(&c->proof, plan, plan->actors[plan->hosts[h].actor.i].program.i) && !weir_plan_host(plan, (int)h, &a) &&
-              end_named(c->plan[1], a.name, false, &b) && joint_of(&a, &b) != APART;
+        any = takes(plan->hosts[h].kind) && is_run(c, plan, &plan->hosts[h]) && !weir_plan_host(plan, (int)h, &a) &&
+              end_named(c->plan[1], a.name, takes, &b) && joint_of(&a, &b) != APART;
     return any;
 }
 
@@ -267,19 +281,17 @@ static void see(void *ctx, const char *name, int64_t step, int micro, const rule
     struct comparing *c = ctx;
     const weir_plan *plan = c->plan[c->side];
     weir_host_info a, b;
-    if (!end_named(plan, name, false, &a) || !end_named(c->plan[!c->side], name, false, &b))
+    const plan_host *end = end_named(plan, name, takes, &a);
+    if (!end || !end_named(c->plan[!c->side], name, takes, &b))
         return;
     rule_array shard = *array;
     const joint as = joint_of(&a, &b);
-    uint32_t h = 0;
-    while (strcmp(plan_text(plan, plan->hosts[h].name), name) || gives(plan->hosts[h].kind))
-        h++;
     if (as == BY_ROW) {
         shard.start[0] += micro * shard.global[0];
         shard.global[0] *= a.per_step;
     }
     const ledger_value value = {.name = name, .fetch = true, .when = step, .micro = as == BY_ROW ? -1 : micro,
-                                .file = plan_text(plan, plan->hosts[h].file), .line = plan->hosts[h].line};
+                                .file = plan_text(plan, end->file), .line = end->line};
     if (as != APART && !ledger_put(c->ledger, c->side, &value, &shard))
         c->no_memory = true;
 }
@@ -441,7 +453,7 @@ static uint64_t elements_compared(const weir_plan *plan, int64_t steps)
         if (plan->params[p].shards.count)
             kept += elements_of(&plan->tensors[plan->shards[plan->params[p].shards.first].i]);
     for (uint32_t h = 0; h < plan->hosts_count; h++)
-        if (plan->hosts[h].kind == PLAN_SINK || plan->hosts[h].kind == PLAN_PULL)
+        if (takes(plan->hosts[h].kind))
             fetched += elements_of(plan_host_tensor(plan, h)) * plan->actors[plan->hosts[h].actor.i].fires;
     return kept * ((uint64_t)steps + plan->programs_count) + fetched * ((uint64_t)steps + 1);
 }
