@@ -20,8 +20,8 @@
 
 TestSuite(same, .timeout = 600);
 
-enum { MODELS = EFFORT(FULL(100, 12), 4, 1), LAYOUTS = 4, SEED = 4711 };
-enum { EACH = EFFORT(FULL(1, 5), 11, 11), CHANGES = EFFORT(FULL(10000, 1000), 100, 100) };
+enum { MODELS = EFFORT(FULL(100, 12), 2, 1), LAYOUTS = 4, SEED = 4711 };
+enum { EACH = EFFORT(FULL(1, 5), 29, 29), CHANGES = EFFORT(FULL(10000, 1000), 100, 100) };
 
 /* ---- models ---- */
 
@@ -61,9 +61,9 @@ static void expect_same_as(const weir_plan *a, weir_plan *b, const char *what)
     weir_plan_free(b);
 }
 
-static const layout layouts[] = {{.dp = 2}, {.dp = 2, .zero = true}, {.tp = 2}, {.tp = 4}, {.dp = 2, .tp = 2}, {.pp = 2},
-                                 {.dp = 2, .tp = 2, .pp = 2, .zero = true}};
-enum { GPTS = sizeof layouts / sizeof *layouts };
+static const layout layouts[] = {{.dp = 2, .tp = 2, .zero = true}, {.pp = 2}, {.dp = 2}, {.dp = 2, .zero = true}, {.tp = 2},
+                                 {.tp = 4}, {.dp = 2, .tp = 2, .pp = 2, .zero = true}};
+enum { GPTS = EFFORT(sizeof layouts / sizeof *layouts, 2, 2) };
 
 Test(same, a_gpt_is_the_same_in_every_layout_and_precision)
 {
@@ -132,7 +132,7 @@ Test(same, a_loss_is_the_same_however_its_classes_are_grouped)
     for (int i = 0; i < 4; i++)
         plans[i] = gpt_plan(lies[i], (weir_compile_opts){.no_fusion = true});
     for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++)
+        for (int j = EFFORT(0, i, i); j < 4; j++)
             expect_same(plans[i], plans[j], "groups of classes");
     for (int i = 0; i < 4; i++) {
         cr_expect_eq(plans[i]->graph, plans[0]->graph, "the hash of the graph depends on the layout");
@@ -165,13 +165,13 @@ static void compile_again_within(layout lies, weir_compile_opts opts, const weir
 
 Test(same, a_limit_changes_nothing)
 {
-    const layout lies[] = {{.micro = 2}, {.dp = 2, .micro = 2, .zero = true}, {.tp = 2, .pp = 2, .micro = 4}};
+    const layout lies[] = {{.dp = 2, .micro = 2, .zero = true}, {.micro = 2}, {.tp = 2, .pp = 2, .micro = 4}};
     group_own_bytes = 1024; /* the model is small, so smaller things are worth a repetition or a move */
     offload_window = 0.1;
     folder_make();
     char disk[300];
     snprintf(disk, sizeof disk, "disk:%s", folder_path("."));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < EFFORT(3, 1, 1); i++) {
         weir_plan *whole = gpt_plan(lies[i], (weir_compile_opts){0});
         compile_again_within(lies[i], (weir_compile_opts){0}, whole, "a limit");
         compile_again_within(lies[i], (weir_compile_opts){.offload = disk}, whole, "a limit with a disk");
@@ -251,7 +251,7 @@ Test(same, inputs_states_and_programs_are_those_of_the_step)
 {
     for (int ignores = 0; ignores < 2; ignores++) {
         weir_plan *one = rich_plan((rich){.devices = 1, .micro = 1, .ignores = ignores});
-        for (int devices = 1; devices <= 4; devices++)
+        for (int devices = 1; devices <= EFFORT(4, 2, 2); devices++)
             for (int micro = 1; micro <= 4; micro *= 2)
                 expect_same_as(one, rich_plan((rich){.devices = devices, .micro = micro, .ignores = ignores}), "all kinds of values");
         weir_plan_free(one);
