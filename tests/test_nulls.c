@@ -236,6 +236,8 @@ Test(nulls, plans)
     REFUSED(weir_plan_graph(plan, NULL));
     REFUSED(weir_plan_graph(plan, &kept));
     cr_expect_null(kept);
+    REFUSED(weir_plan_same(NULL, plan));
+    REFUSED(weir_plan_same(plan, NULL));
     cr_expect_eq(weir_plan_bytes(NULL, 0), 0);
     cr_expect_eq(weir_plan_micro_batches(NULL), 0);
     cr_expect_eq(weir_plan_host_count(NULL), 0);

@@ -14,7 +14,7 @@
 /* verb, arguments, what it does */
 #define COMMAND_LIST(X)                                                                                 \
     X(show, "PLAN [--json] [--tensors] [--svg FILE]", "print a plan: memory, actors, registers")          \
-    X(check, "PLAN [--graph]", "prove that a plan cannot deadlock")                                     \
+    X(check, "PLAN [--graph] [--same-as PLAN]", "prove that a plan cannot deadlock")                    \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "list, verify and convert checkpoints")                   \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \

@@ -7,7 +7,7 @@ _weir_words() { # PROGRAM [VERB...]: options, or verbs, that its help lists
 _weir() {
     local cur=${COMP_WORDS[COMP_CWORD]} words
     case ${COMP_WORDS[COMP_CWORD - 1]} in
-    --key | --ranks-file | --trace | --dot | --svg | --load | --load-params | --map) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --key | --ranks-file | --trace | --dot | --svg | --load | --load-params | --map | --same-as) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     if [ "$COMP_CWORD" = 1 ]; then
         words="$(_weir_words weir) --help --version"

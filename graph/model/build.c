@@ -506,6 +506,18 @@ static uint64_t hash_parameter(uint64_t hash, const weir_tensor *x)
     return hash_more(hash_more(hash, x->name, strlen(x->name) + 1), numbers, sizeof numbers);
 }
 
+/* A loss is the same one whether its classes are whole or in groups, which is where it runs: that decides its ops, and these
+ * the name of a loss that the program gives none. */
+static uint64_t hash_node(uint64_t hash, const graph_node *node)
+{
+    const char *op = node->op->name, *name = node->name;
+    if (node->op == &op_class_lse)
+        return hash;
+    if (node->op == &op_class_loss || node->op == &op_cross_entropy)
+        op = op_cross_entropy.name, name = "";
+    return hash_more(hash_more(hash, name, strlen(name) + 1), op, strlen(op) + 1);
+}
+
 uint64_t graph_hash(const weir_graph *g)
 {
     uint64_t hash = HASH_START;
@@ -515,8 +527,7 @@ uint64_t graph_hash(const weir_graph *g)
     for (int n = 0; n < g->nodes.count; n++) {
         const graph_node *node = g->nodes.item[n];
         if (node->phase == PLAN_FORWARD && node->op != &op_shard && node->program == 0)
-            hash = hash_more(hash_more(hash, node->name, strlen(node->name) + 1), node->op->name,
-                             strlen(node->op->name) + 1);
+            hash = hash_node(hash, node);
     }
     return hash;
 }

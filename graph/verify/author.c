@@ -6,9 +6,11 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/verify/bound.h"
+#include "graph/verify/draw.h"
 #include "kernels/core/core.h" /* seed_attrs */
 
-enum { STATES_MAX = 4, INT_BOUND = 8, BOUND_DEPTH = 16 };
+enum { STATES_MAX = 4, BOUND_DEPTH = 16 };
 
 /* A tensor: a copy for each micro-batch, if it exists so often; of a state one for each step that it waits. */
 struct value {
@@ -57,61 +59,34 @@ static rule_array array_of(const author *a, const weir_tensor *tensor, int micro
 
 /* ---- inputs ---- */
 
-static int64_t rows_of(const weir_tensor *tensor)
-{
-    return tensor->type.shape.rank > 1 ? tensor->type.shape.dim[tensor->type.shape.rank - 2] : 1;
-}
-
-/* The number of values that an integer may have where a node reads it; 0: the node does not say. */
+/* The number of values that an integer may have where a node reads it. */
 static int64_t bound_at(const graph_node *node, int input)
 {
-    const char *op = node->op->name;
-    const weir_shape *first = &node->in[0]->type.shape;
-    if (!strcmp(op, "append") && input == 2)
-        return rows_of(node->in[0]) - rows_of(node->in[1]) + 1;
-    if (!strcmp(op, "attention_kept") && input == 5)
-        return rows_of(node->in[3]) - rows_of(node->in[0]) + 1;
-    if (!strcmp(op, "embedding"))
-        for (int i = 0; i < node->in_count; i++)
-            if (weir_dtype_real(node->in[i]->type.dtype))
-                return node->in[i]->type.shape.dim[0];
-    if (!strncmp(op, "cross_entropy", 13) || !strncmp(op, "class_", 6))
-        return first->rank ? first->dim[first->rank - 1] : 0;
-    return 0;
+    weir_type in[WEIR_ARGS_MAX];
+    for (int i = 0; i < node->in_count; i++)
+        in[i] = node->in[i]->type;
+    return bound_of_input(node->op->name, in, node->in_count, input);
 }
 
 /* The least bound of all that read the tensor, directly or behind ops that pass integers on. */
 static int64_t bound_of(const author *a, const weir_tensor *tensor, int depth)
 {
-    int64_t bound = INT64_MAX;
+    int64_t bound = BOUND_NONE;
     for (int n = 0; n < a->graph->nodes.count && depth < BOUND_DEPTH; n++) {
         const graph_node *node = a->graph->nodes.item[n];
         for (int i = 0; i < node->in_count; i++) {
             if (node->in[i] != tensor)
                 continue;
             int64_t own = bound_at(node, i);
-            bound = own && own < bound ? own : bound;
-            for (int o = 0; !own && o < node->out_count; o++) {
-                own = weir_dtype_real(node->out[o]->type.dtype) ? INT64_MAX : bound_of(a, node->out[o], depth + 1);
+            const bool passes = own == BOUND_NONE;
+            bound = own < bound ? own : bound;
+            for (int o = 0; passes && o < node->out_count; o++) {
+                own = weir_dtype_real(node->out[o]->type.dtype) ? BOUND_NONE : bound_of(a, node->out[o], depth + 1);
                 bound = own < bound ? own : bound;
             }
         }
     }
     return bound;
-}
-
-/* The first, the last, or any: with so few values some are equal. */
-static field_value int_drawn(uint64_t bits, int64_t bound)
-{
-    bound = bound < 1 || bound == INT64_MAX ? INT_BOUND : bound;
-    switch (bits % 8) {
-    case 0:
-        return field_int(0);
-    case 1:
-        return field_int(bound - 1);
-    default:
-        return field_int((int64_t)((bits >> 8) % (uint64_t)bound));
-    }
 }
 
 static const graph_node *input_named(const author *a, const char *name)
@@ -129,12 +104,8 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
     const graph_node *node = input_named(a, name);
     if (!node)
         return false;
-    const bool real = weir_dtype_real(array->dtype);
-    const int64_t bound = real ? 0 : bound_of(a, node->out[0], 0);
-    for (int64_t n = 0; n < array->count; n++) {
-        const int64_t numbers[] = {step, micro, rule_logical(array, n)};
-        array->at[n] = real ? field_draw(a->seed, name, numbers, 3) : int_drawn(field_bits(a->seed, name, numbers, 3), bound);
-    }
+    const int64_t bound = weir_dtype_real(array->dtype) ? BOUND_NONE : bound_of(a, node->out[0], 0);
+    draw_input(a->seed, name, step, micro, bound, array);
     return true;
 }
 
@@ -150,19 +121,11 @@ static const weir_tensor *kept_named(const weir_graph *graph, const char *name)
     return NULL;
 }
 
-/* Integers begin as they do, or, an optimizer's counts, as a few updates. */
 void author_begin(const author *a, const char *name, const rule_array *array)
 {
     const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : kept_named(a->graph, name);
-    for (int64_t n = 0; n < array->count; n++) {
-        const int64_t place = rule_logical(array, n);
-        if (weir_dtype_real(array->dtype))
-            array->at[n] = field_draw(a->seed, name, &place, 1);
-        else if (tensor)
-            array->at[n] = field_int(tensor->init.kind == WEIR_INIT_VALUE ? (int64_t)tensor->init.a : 0);
-        else
-            array->at[n] = field_int(1 + (int64_t)(field_bits(a->seed, name, &place, 0) % 3));
-    }
+    const int64_t begin = tensor && tensor->init.kind == WEIR_INIT_VALUE ? (int64_t)tensor->init.a : 0;
+    draw_kept(a->seed, name, tensor ? &begin : NULL, array);
 }
 
 bool author_begins_so(const weir_graph *graph, uint64_t key_seed, const char *name, const plan_init *init)

@@ -1,11 +1,8 @@
 /* graph/verify/author.h: what the author wrote: the logical graph, computed over the field.
  *
  * Whole tensors, node by node, in the order in which the graph was built: no devices, layouts, slots or fusion. A tensor that
- * exists once a micro-batch is computed for all of them in turn. Parameters and states begin as random values, which are drawn from their
- * names, as the plan's do; inputs are drawn from their names, the step and the micro-batch.
- *
- * Integers are drawn within what their readers take: ids within the table, labels among the classes, positions at which rows
- * fit; some are equal, some are the first and the last.
+ * exists once a micro-batch is computed for all of them in turn. Inputs, parameters and states have random values (draw.h), as the
+ * plan's have.
  *
  * One thread. The graph is borrowed and not changed.
  */

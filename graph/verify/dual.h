@@ -114,6 +114,18 @@ static inline dual_value dual_oracle_of(uint64_t seed, const char *function, dua
     return dual_oracle(seed, function, &argument, 1);
 }
 
+/* log' = 1 / x, and its inverse is exp, whose derivative is its value. */
+static inline dual_value dual_log(uint64_t seed, dual_value a)
+{
+    return (dual_value){field_log(seed, a.value), field_div(a.slope, a.value)};
+}
+
+static inline dual_value dual_unlog(uint64_t seed, dual_value log)
+{
+    const field_value sum = field_unlog(seed, log.value);
+    return (dual_value){sum, field_mul(log.slope, sum)};
+}
+
 /* The derivative of the oracle by argument `by`. */
 dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arguments, int count, int by);
 
@@ -135,6 +147,8 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define field_equal dual_equal
 #define field_larger dual_larger
 #define field_draw dual_draw
+#define field_log dual_log
+#define field_unlog dual_unlog
 #define field_oracle dual_oracle
 #define field_oracle_of dual_oracle_of
 #define field_to_exact dual_to_exact
@@ -154,6 +168,9 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss
 #define rules_update dual_rules_update
+
+#define draw_input dual_draw_input
+#define draw_kept dual_draw_kept
 
 #define author_open dual_author_open
 #define author_close dual_author_close

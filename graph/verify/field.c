@@ -165,6 +165,29 @@ field_value field_oracle_primed(uint64_t seed, const char *function, int primes,
     return answer(state, other);
 }
 
+/* A Feistel network over the two elements of a value: no way is known to tell one of six rounds from a random permutation by
+ * fewer than about p pairs (Patarin 2004). */
+enum { LOG_ROUNDS = 6 };
+
+static uint64_t log_round(uint64_t seed, int round, uint64_t half)
+{
+    return field_oracle_of(seed, "log", (field_value){{half, (uint64_t)round}}).of[0];
+}
+
+field_value field_log(uint64_t seed, field_value a)
+{
+    for (int round = 0; round < LOG_ROUNDS; round++)
+        a = (field_value){{a.of[1], field_add_one(a.of[0], log_round(seed, round, a.of[1]))}};
+    return a;
+}
+
+field_value field_unlog(uint64_t seed, field_value log)
+{
+    for (int round = LOG_ROUNDS; round-- > 0;)
+        log = (field_value){{field_sub_one(log.of[1], log_round(seed, round, log.of[0])), log.of[0]}};
+    return log;
+}
+
 uint64_t field_bits(uint64_t seed, const char *name, const int64_t *numbers, int count)
 {
     uint64_t state = stir_text(seed ^ SECRET_TWO, name);

@@ -8,6 +8,9 @@
  * both elements together, from both of the argument, so two arguments that differ have answers that have nothing to do with each
  * other. Integers (ids, counts) are themselves, modulo p, in both elements.
  *
+ * The logarithm is a random permutation of all values, and so has an inverse: exp(log y) = y. A sum of exponentials whose
+ * logarithm is kept can therefore be put together from parts, however it was divided.
+ *
  * Order. The values have none, so `larger` is that of another hash: a random order of all values. With it the largest of some is
  * the same however they are grouped.
  *
@@ -117,6 +120,10 @@ static inline field_value field_oracle_of(uint64_t seed, const char *function, f
 {
     return field_oracle(seed, function, &argument, 1);
 }
+
+/* A random permutation of all values, and its inverse. */
+field_value field_log(uint64_t seed, field_value a);
+field_value field_unlog(uint64_t seed, field_value log);
 
 /* A random number of a name and some integers: values of inputs, of parameters. */
 field_value field_draw(uint64_t seed, const char *name, const int64_t *numbers, int count);

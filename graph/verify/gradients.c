@@ -26,12 +26,12 @@
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/verify/author.h"
-#include "graph/verify/verify.h"
+#include "graph/verify/proof.h"
 #include "kernels/core/core.h" /* seed_attrs */
 
 enum { ROUNDS = 2, MICROS = 2, TEXT_BYTES = 1024 };
 
-typedef struct proof {
+typedef struct trial {
     const weir_graph *graph;
     const weir_gradients_verify_opts *opts;
     int program, micros;
@@ -41,12 +41,12 @@ typedef struct proof {
     author *author;
     uint64_t seed;              /* of the round */
     char text[TEXT_BYTES];      /* what is wrong */
-} proof;
+} trial;
 
 /* ---- what can be followed ---- */
 
 /* A node of the forward pass of what trains, through which gradients may flow. */
-static bool carries(const proof *p, const graph_node *node)
+static bool carries(const trial *p, const graph_node *node)
 {
     bool trains = false;
     for (int o = 0; o < node->out_count; o++)
@@ -60,7 +60,7 @@ static bool can_follow(const weir_op *op)
     return rule_exists(op->name) && !op->states;
 }
 
-static void find_open(proof *p)
+static void find_open(trial *p)
 {
     for (int n = 0; n < p->graph->nodes.count; n++) {
         const graph_node *node = p->graph->nodes.item[n];
@@ -71,7 +71,7 @@ static void find_open(proof *p)
     }
 }
 
-static void tell_open(const proof *p)
+static void tell_open(const trial *p)
 {
     for (int n = 0; p->opts->not_covered && n < p->graph->nodes.count; n++) {
         const graph_node *node = p->graph->nodes.item[n];
@@ -81,7 +81,7 @@ static void tell_open(const proof *p)
 }
 
 /* Parameters that train, and outputs of ops that cannot be followed. */
-static void find_moved(proof *p)
+static void find_moved(trial *p)
 {
     for (int t = 0; t < p->graph->tensors.count; t++) {
         const weir_tensor *tensor = p->graph->tensors.item[t];
@@ -94,13 +94,13 @@ static void find_moved(proof *p)
 /* ---- numbers ---- */
 
 /* How often there is a product of the two in a step. */
-static int times(const proof *p, const weir_tensor *a, const weir_tensor *b)
+static int times(const trial *p, const weir_tensor *a, const weir_tensor *b)
 {
     return a->micro || b->micro ? p->micros : 1;
 }
 
 /* <values of a, slopes of b>, over all micro-batches. */
-static dual_value product(const proof *p, const weir_tensor *a, const weir_tensor *b)
+static dual_value product(const trial *p, const weir_tensor *a, const weir_tensor *b)
 {
     dual_value sum = dual_int(0);
     for (int micro = 0; micro < times(p, a, b); micro++) {
@@ -112,7 +112,7 @@ static dual_value product(const proof *p, const weir_tensor *a, const weir_tenso
 }
 
 /* Sets the slopes of a tensor: a random direction, or 0. */
-static void set_slopes(const proof *p, const weir_tensor *tensor, bool moves)
+static void set_slopes(const trial *p, const weir_tensor *tensor, bool moves)
 {
     const dual_value none = dual_int(0);
     for (int micro = 0; micro < times(p, tensor, tensor); micro++) {
@@ -136,7 +136,7 @@ static const weir_tensor *gradient_of(const weir_tensor *tensor)
 
 /* The loss of a step is the mean over its micro-batches, to which each has this share; or their sum, which the update divides
  * by a count. */
-static dual_value loss_share(const proof *p)
+static dual_value loss_share(const trial *p)
 {
     bool whole = !p->graph->loss->micro;
     for (int n = 0; n < p->graph->nodes.count; n++) {
@@ -147,7 +147,7 @@ static dual_value loss_share(const proof *p)
     return dual_inverse(dual_int(whole ? 1 : p->micros));
 }
 
-static dual_value loss_slope(const proof *p)
+static dual_value loss_slope(const trial *p)
 {
     const weir_tensor *loss = p->graph->loss;
     dual_value sum = dual_int(0);
@@ -157,7 +157,7 @@ static dual_value loss_slope(const proof *p)
 }
 
 /* The forward pass, in which the tensors [first, end) of those with a direction move. */
-static weir_status move_on(proof *p, int first, int end)
+static weir_status move_on(trial *p, int first, int end)
 {
     weir_status status = WEIR_OK;
     for (int i = 0; i < p->moved_count; i++)
@@ -175,7 +175,7 @@ static weir_status move_on(proof *p, int first, int end)
 }
 
 /* Whether the gradients of the tensors [first, end) are right. */
-static weir_status try_moved(proof *p, int first, int end, bool *right)
+static weir_status try_moved(trial *p, int first, int end, bool *right)
 {
     weir_status status = move_on(p, first, end);
     dual_value left = loss_slope(p), gradients = dual_int(0);
@@ -195,7 +195,7 @@ static weir_status try_moved(proof *p, int first, int end, bool *right)
 /* ---- blame ---- */
 
 /* Adds what all readers of the tensor give back to it, for a micro-batch. */
-static void add_given(const proof *p, const weir_tensor *tensor, int micro, dual_value *sum)
+static void add_given(const trial *p, const weir_tensor *tensor, int micro, dual_value *sum)
 {
     for (int n = 0; n < p->graph->nodes.count; n++) {
         const graph_node *node = p->graph->nodes.item[n];
@@ -210,7 +210,7 @@ static void add_given(const proof *p, const weir_tensor *tensor, int micro, dual
 }
 
 /* Whether a tensor's gradient is the sum of what its readers give back. The loss has its own. True without memory to tell. */
-static bool adds_up(const proof *p, const weir_tensor *tensor)
+static bool adds_up(const trial *p, const weir_tensor *tensor)
 {
     const weir_tensor *gradient = tensor->gradient;
     bool same = true;
@@ -228,7 +228,7 @@ static bool adds_up(const proof *p, const weir_tensor *tensor)
 }
 
 /* Whether the update of a parameter reads the sum of its gradient over the micro-batches. */
-static bool accumulates(const proof *p, const weir_tensor *parameter)
+static bool accumulates(const trial *p, const weir_tensor *parameter)
 {
     const weir_tensor *each = parameter->gradient, *all = parameter->update ? parameter->update->in[0] : NULL;
     if (!each || !all)
@@ -245,7 +245,7 @@ static bool accumulates(const proof *p, const weir_tensor *parameter)
 }
 
 /* Whether a node gives back the right gradient to one of its inputs: only that moves. */
-static weir_status try_input(const proof *p, const graph_node *node, int input, bool *right)
+static weir_status try_input(const trial *p, const graph_node *node, int input, bool *right)
 {
     dual_value out = dual_int(0), in = dual_int(0);
     for (int i = 0; i < node->in_count; i++)
@@ -262,7 +262,7 @@ static weir_status try_input(const proof *p, const graph_node *node, int input, 
 }
 
 /* The line of the node, and what is wrong with it. */
-__attribute__((format(printf, 3, 4))) static void say(proof *p, const graph_node *node, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void say(trial *p, const graph_node *node, const char *format, ...)
 {
     va_list args;
     const int used = snprintf(p->text, sizeof p->text, "%.200s:%d: ", node->src.file ? node->src.file : "?", node->src.line);
@@ -271,7 +271,7 @@ __attribute__((format(printf, 3, 4))) static void say(proof *p, const graph_node
     va_end(args);
 }
 
-static weir_status blame_node(proof *p, const graph_node *node, bool *found)
+static weir_status blame_node(trial *p, const graph_node *node, bool *found)
 {
     weir_status status = WEIR_OK;
     for (int o = 0; o < node->out_count && !*found; o++) {
@@ -292,7 +292,7 @@ static weir_status blame_node(proof *p, const graph_node *node, bool *found)
 }
 
 /* Whether the backward pass begins as it should. */
-static bool seeds(const proof *p)
+static bool seeds(const trial *p)
 {
     const weir_tensor *loss = p->graph->loss;
     bool same = loss->gradient != NULL;
@@ -302,7 +302,7 @@ static bool seeds(const proof *p)
 }
 
 /* The reason for a wrong gradient of a tensor, if no op alone is wrong. */
-static const char *wrong_between(const proof *p, const weir_tensor *tensor)
+static const char *wrong_between(const trial *p, const weir_tensor *tensor)
 {
     if (!gradient_of(tensor))
         return "the loss depends on it, and it has no gradient";
@@ -316,7 +316,7 @@ static const char *wrong_between(const proof *p, const weir_tensor *tensor)
 }
 
 /* Some of the tensors [first, end) have a wrong gradient: finds one of them, and why. */
-static weir_status find_blame(proof *p, int first, int end)
+static weir_status find_blame(trial *p, int first, int end)
 {
     weir_status status = WEIR_OK;
     bool found = false;
@@ -340,7 +340,7 @@ static weir_status find_blame(proof *p, int first, int end)
 
 /* ---- a round ---- */
 
-static weir_status prove_round(proof *p)
+static weir_status prove_round(trial *p)
 {
     bool right = false;
     weir_status status = author_open(&p->author, p->graph, p->micros, p->opts->seed, p->seed);
@@ -358,7 +358,7 @@ static weir_status prove_round(proof *p)
     return status;
 }
 
-static bool proof_open(proof *p)
+static bool trial_open(trial *p)
 {
     const size_t nodes = (size_t)p->graph->nodes.count, tensors = (size_t)p->graph->tensors.count;
     p->open = calloc(nodes + 1, sizeof *p->open);
@@ -369,11 +369,11 @@ static bool proof_open(proof *p)
 static weir_status prove(const weir_graph *graph, const weir_gradients_verify_opts *opts)
 {
     const int rounds = opts->rounds > 0 ? opts->rounds : ROUNDS;
-    proof p = {.graph = graph, .opts = opts, .program = graph->loss->node->program,
+    trial p = {.graph = graph, .opts = opts, .program = graph->loss->node->program,
                .micros = opts->micro_batches > 0 ? opts->micro_batches : MICROS};
     const uint64_t need = author_bytes(graph, p.micros);
-    weir_status status = verify_memory(need, opts->memory, opts->src, "weir_gradients_verify", graph->name);
-    if (!status && !proof_open(&p))
+    weir_status status = proof_fits("weir_gradients_verify", opts->src, graph->name, opts->memory, need, "");
+    if (!status && !trial_open(&p))
         status = error_set(WEIR_E_MEMORY, "no memory to prove the gradients of \"%s\"", graph->name);
     if (!status) {
         find_open(&p);

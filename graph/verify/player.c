@@ -483,6 +483,7 @@ weir_status player_run(player *p, uint32_t program, int64_t steps, uint64_t orde
 {
     uint64_t *limit = calloc(p->plan->actors_count + (size_t)1, sizeof *limit), random = order;
     weir_status status = limit ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to play %u actors", p->plan->actors_count);
+    p->garbage = p->garbage ? p->garbage : order; /* two players have nothing in common that nobody wrote */
     for (uint32_t a = 0; limit && a < p->plan->actors_count; a++)
         limit[a] = p->fired[a] + (uint64_t)steps * p->plan->actors[a].fires;
     for (uint32_t count; !status && (count = find_ready(p, program, limit));) {

@@ -65,18 +65,13 @@ static field_value log_sum_exp(const rule_call *call, const field_value *x, int6
     return log_of(call, sum);
 }
 
-/* dx = weight softmax(x), the gradient of weight log_sum_exp(x). `kept` is the log-sum-exp that an op kept; NULL: none did. */
-static void log_sum_exp_grad(const rule_call *call, const field_value *x, int64_t count, const field_value *kept,
-                             field_value weight, field_value *dx)
+/* dx = weight exp(x - lse), the gradient of weight lse, where lse is the log-sum-exp of x. */
+static void log_sum_exp_grad(const rule_call *call, const field_value *x, int64_t count, field_value lse, field_value weight,
+                             field_value *dx)
 {
-    field_value sum = field_int(0);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         dx[i] = exp_of(call, x[i]);
-        sum = field_add(sum, dx[i]);
-    }
-    if (kept)
-        weight = field_mul(weight, kept_factor(call, *kept, sum));
-    scale_row(dx, field_div(weight, sum), count);
+    scale_row(dx, field_div(weight, kept_sum(call, lse)), count);
 }
 
 /* ---- cross-entropy of whole rows ---- */
@@ -124,7 +119,7 @@ static bool cross_entropy_grad(const rule_call *call)
         clear(dx, classes);
         if (label == IGNORED)
             continue;
-        log_sum_exp_grad(call, logits->at + row * classes, classes, &lse->at[row], weight, dx);
+        log_sum_exp_grad(call, logits->at + row * classes, classes, lse->at[row], weight, dx);
         dx[label] = field_sub(dx[label], weight);
     }
     return true;
@@ -153,8 +148,8 @@ static bool label_count(const rule_call *call)
  * its gradient therefore has all the classes of each of its groups. A call of class_loss or of its gradient has all the groups
  * of its rows. Each call computes sums of whole groups or of whole rows, and the values do not depend on how classes are split.
  *
- * class_loss computes log of the sum over groups of exp(lse). exp does not undo log here, so this is not the value that
- * cross_entropy would give. That does no harm, because graph and plan have the same ops. */
+ * class_loss computes log of the sum over groups of exp(lse), where exp(lse) is the sum of a group. Its values therefore do not
+ * depend on the number of groups, and are those of cross_entropy. */
 
 /* The kernel divides the classes of a shard among its groups; if they do not divide evenly, the first groups have one more. */
 static int64_t group_size(int64_t classes, int64_t groups, int64_t group)
@@ -218,13 +213,22 @@ static bool class_lse_grad(const rule_call *call)
         if (label == IGNORED || !groups)
             continue;
         for (int64_t g = 0; g < groups; first += group_size(classes, groups, g), g++)
-            log_sum_exp_grad(call, logits->at + first, group_size(classes, groups, g), &call->in[2].at[row * groups + g],
+            log_sum_exp_grad(call, logits->at + first, group_size(classes, groups, g), call->in[2].at[row * groups + g],
                              call->in[3].at[row * groups + g], call->out[0].at + first);
         const int64_t at = class_here(logits, label);
         if (at >= 0)
             add_scaled(call->out[0].at + row * classes + at, &call->in[4].at[row], field_int(1), 1);
     }
     return true;
+}
+
+/* The sum of all groups of a row. */
+static field_value sum_of_groups(const rule_call *call, const field_value *lse, int64_t groups)
+{
+    field_value sum = field_int(0);
+    for (int64_t g = 0; g < groups; g++)
+        sum = field_add(sum, kept_sum(call, lse[g]));
+    return sum;
 }
 
 /* lse [..., groups], picked [...], labels [...] (, count) -> loss */
@@ -242,8 +246,10 @@ static bool class_loss(const rule_call *call)
         int64_t label;
         if (!label_of(&rows, row, &label))
             return false;
-        if (label != IGNORED)
-            sum = field_add(sum, field_sub(log_sum_exp(call, lse->at + row * groups, groups), picked->at[row]));
+        if (label == IGNORED)
+            continue;
+        const field_value whole = log_of(call, sum_of_groups(call, lse->at + row * groups, groups));
+        sum = field_add(sum, field_sub(whole, picked->at[row]));
     }
     call->out[0].at[0] = field_mul(sum, row_weight(&rows, 3));
     return true;
@@ -266,8 +272,11 @@ static bool class_loss_grad(const rule_call *call)
         if (!label_of(&rows, row, &label))
             return false;
         call->out[1].at[row] = label == IGNORED ? field_int(0) : field_neg(weight);
-        if (label != IGNORED)
-            log_sum_exp_grad(call, lse->at + row * groups, groups, NULL, weight, dlse->at + row * groups);
+        if (label == IGNORED)
+            continue;
+        const field_value share = field_div(weight, sum_of_groups(call, lse->at + row * groups, groups));
+        for (int64_t g = row * groups; g < (row + 1) * groups; g++)
+            dlse->at[g] = field_mul(share, kept_sum(call, lse->at[g]));
     }
     return true;
 }

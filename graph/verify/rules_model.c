@@ -104,10 +104,7 @@ static void query_grad(const attention_sizes *a, const attention_head *head, int
     const int64_t at = row * a->dim, seen = keys_seen(a, row);
     const field_value *q = head->q + at, *dout = head->dout + at;
     const field_value delta = dot(dout, head->out + at, a->width);
-    field_value sum = field_int(0);
-    for (int64_t j = 0; j < seen; j++)
-        sum = field_add(sum, exp_score(a, q, head->k + j * a->dim));
-    const field_value share = field_div(kept_factor(a->call, head->lse[row], sum), sum);
+    const field_value share = field_inverse(kept_sum(a->call, head->lse[row]));
     for (int64_t j = 0; j < seen; j++) {
         const int64_t key = j * a->dim;
         const field_value p = field_mul(exp_score(a, q, head->k + key), share);

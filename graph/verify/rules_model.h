@@ -1,12 +1,11 @@
 /* graph/verify/rules_model.h: sums over rows, for the rules of attention, embeddings and losses.
  *
- * exp and log are oracles. The maximum that a kernel subtracts before it computes exp cancels over the reals, so no rule has it.
+ * exp is an oracle. The maximum that a kernel subtracts before it computes exp cancels over the reals, so no rule has it.
  * A softmax is exp(x) / sum of exp, and a log-sum-exp is log(sum of exp).
  *
- * Kept sums. Some ops keep the log-sum-exp of a row for their gradient, whose kernel computes the probability exp(x - lse). A
- * rule cannot do that, because exp(log y) of two oracles is not y. All such gradients have the row's x, so their rules add up
- * the row again, and multiply each probability by 1 + (kept lse - log of that sum). This factor is 1 if the kept lse is right.
- * If it is wrong, the result is wrong.
+ * Kept sums. Some ops keep the log-sum-exp of a row, or of a part of it, for ops that compute exp(x - lse), or the sum of
+ * exp(lse) over the parts. log is a permutation with an inverse, so the rules of these ops compute the kept sum from its logarithm. To all
+ * other ops the logarithm is a value like any other, so an op that adds two of them gets no sum of exponentials.
  */
 #ifndef GRAPH_VERIFY_RULES_MODEL_H
 #define GRAPH_VERIFY_RULES_MODEL_H
@@ -45,13 +44,13 @@ static inline field_value exp_of(const rule_call *call, field_value x)
 
 static inline field_value log_of(const rule_call *call, field_value x)
 {
-    return field_oracle_of(call->seed, "log", x);
+    return field_log(call->seed, x);
 }
 
-/* 1 if `kept` is the logarithm of the sum. */
-static inline field_value kept_factor(const rule_call *call, field_value kept, field_value sum)
+/* The sum whose logarithm was kept. */
+static inline field_value kept_sum(const rule_call *call, field_value lse)
 {
-    return field_add(field_int(1), field_sub(kept, log_of(call, sum)));
+    return field_unlog(call->seed, lse);
 }
 
 #endif

@@ -7,7 +7,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
@@ -16,15 +15,10 @@
 #include "graph/verify/blame.h"
 #include "graph/verify/local.h"
 #include "graph/verify/player.h"
+#include "graph/verify/proof.h"
 #include "graph/verify/verify.h"
 
-enum { ROUNDS = 2, STEPS = 2, TEXT_BYTES = 1024, PROGRESS_NS = 1000000000 };
-
-/* With .precision f16 the compiler keeps the scale of the loss, of which the graph knows nothing. */
-static bool is_compilers_own(const char *name)
-{
-    return strstr(name, PLAN_LOSS_SCALE) != NULL;
-}
+enum { TEXT_BYTES = 1024 };
 
 /* A value that the graph fetches. */
 struct fetched {
@@ -42,9 +36,7 @@ struct verifying {
     blame *blame;             /* NULL: nothing is known to be wrong */
     struct fetched *fetches;  /* owned */
     size_t fetch_count, fetch_room, seen;
-    const weir_verify_opts *opts;
-    uint64_t fired, firings;  /* of all rounds: so far; in all */
-    int64_t told_ns;          /* when progress was told last */
+    proof proof;
     bool wrong;
     char text[TEXT_BYTES];    /* what is wrong */
 };
@@ -92,15 +84,10 @@ static void see(void *ctx, const char *name, int64_t step, int micro, const rule
     v->wrong = true;
 }
 
-/* Once a second. */
 static void fired(void *ctx)
 {
     struct verifying *v = ctx;
-    v->fired++;
-    if (!v->opts->progress || graph_now_ns() - v->told_ns < PROGRESS_NS)
-        return;
-    v->told_ns = graph_now_ns();
-    v->opts->progress(v->opts->ctx, (double)v->fired / (double)(v->fired > v->firings ? v->fired : v->firings));
+    proof_fired(&v->proof);
 }
 
 static void made(void *ctx, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array)
@@ -164,7 +151,7 @@ static int64_t steps_of(const weir_graph *graph)
     int64_t delay = 0;
     for (int t = 0; t < graph->tensors.count; t++)
         delay = graph->tensors.item[t]->delay > delay ? graph->tensors.item[t]->delay : delay;
-    return STEPS + delay;
+    return PROOF_STEPS + delay;
 }
 
 /* The plan keeps all that the graph changes from step to step. */
@@ -189,7 +176,7 @@ static void compare_kept(struct verifying *v)
         weir_src src;
         const rule_array whole = author_kept(v->author, name, &src);
         char where[256] = "";
-        if (!whole.at && is_compilers_own(name))
+        if (!whole.at && proof_is_compilers_own(name))
             continue;
         if (!whole.at) {
             v->wrong = true;
@@ -243,11 +230,11 @@ static weir_status play(struct verifying *v, const player_ends *ends, uint64_t s
     if (!status) {
         compare_names(v);
         compare_inits(v);
-        status = run_both(v, 0, 0, steps, order);
     }
-    for (uint32_t p = 1; !status && !v->wrong && p < v->plan->programs_count; p++)
-        status = run_both(v, p, 0, STEPS, order + p);
-    if (!status && !v->wrong && v->plan->programs_count > 1)
+    for (uint32_t p = 0; !status && !v->wrong && p < v->plan->programs_count; p++)
+        if (proof_runs(&v->proof, v->plan, p))
+            status = run_both(v, p, 0, p ? PROOF_STEPS : steps, order + p);
+    if (!status && !v->wrong && v->plan->programs_count > 1 && !v->proof.opts.program)
         status = run_both(v, 0, steps, 1, order);
     return status;
 }
@@ -292,38 +279,18 @@ static weir_status verify_round(struct verifying *v, uint64_t seed)
     return status;
 }
 
-static weir_status memory_most(const char *given, weir_src src, const char *call, uint64_t *most)
+static weir_status verify_local(const struct verifying *v)
 {
-    *most = (uint64_t)sysconf(_SC_PHYS_PAGES) / 2 * (uint64_t)sysconf(_SC_PAGESIZE);
-    if (!given || bytes_parse(given, most))
-        return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "%s:%d: %s: \"%s\" is not an amount of memory; write a number above 0 and B, KB, MB, GB, TB, "
-                     "KiB, MiB, GiB or TiB, as \"8GiB\"", src.file, src.line, call, given);
-}
-
-weir_status verify_memory(uint64_t need, const char *given, weir_src src, const char *call, const char *name)
-{
+    const weir_verify_opts *opts = &v->proof.opts;
     uint64_t most;
-    const weir_status status = memory_most(given, src, call, &most);
-    if (status || need <= most)
-        return status;
-    return error_set(WEIR_E_MEMORY, "%s:%d: %s: the proof of \"%s\" takes %.1f GiB, and may take %.1f GiB; judge each kernel of the plan "
-                     "alone (.local = true), verify a smaller version of the model in the same layout, or give more in .memory",
-                     src.file, src.line, call, name, (double)need / 0x1p30, (double)most / 0x1p30);
-}
-
-static uint64_t firings_of(const struct verifying *v, int rounds)
-{
-    uint64_t sum = 0;
-    for (uint32_t a = 0; a < v->plan->actors_count; a++)
-        sum += v->plan->actors[a].fires * (uint64_t)(v->plan->actors[a].program.i ? STEPS : steps_of(v->graph));
-    return sum * (uint64_t)rounds;
+    const weir_status status = proof_memory(v->proof.call, opts_src(opts), opts->memory, &most);
+    return status ? status : local_verify(v->graph, v->plan, opts->seed, most, opts->progress, opts->ctx);
 }
 
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *given)
 {
-    weir_verify_opts opts;
-    weir_status status = opts_read(&opts, sizeof opts, given, "weir_plan_verify");
+    struct verifying v = {.graph = graph, .plan = plan};
+    weir_status status = proof_open(&v.proof, given, "weir_plan_verify");
     if (status)
         return status;
     if (error_null(graph, "weir_plan_verify", "graph") || error_null(plan, "weir_plan_verify", "plan"))
@@ -331,25 +298,17 @@ weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, 
     if (weir_graph_mistake(graph))
         return error_set(WEIR_E_GRAPH, "%s", weir_graph_mistake(graph));
     if (plan->graph != graph_hash(graph))
-        return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_plan_verify: the plan \"%s\" was not compiled from this graph", opts.src.file,
-                         opts.src.line, plan_text(plan, plan->name));
-    uint64_t most;
+        return proof_refuse(&v.proof, WEIR_E_ARGUMENT, "the plan \"%s\" was not compiled from this graph",
+                            plan_text(plan, plan->name));
     status = author_can(graph);
     if (!status)
-        status = memory_most(opts.memory, opts_src(&opts), "weir_plan_verify", &most);
-    if (!status && opts.local)
-        status = local_verify(graph, plan, opts.seed, most, opts.progress, opts.ctx);
-    if (status || opts.local)
-        return status;
-    const int rounds = opts.rounds > 0 ? opts.rounds : ROUNDS;
-    struct verifying v = {.graph = graph, .plan = plan, .opts = &opts, .told_ns = graph_now_ns()};
-    v.firings = firings_of(&v, rounds);
-    status = verify_memory(player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches), opts.memory, opts_src(&opts),
-                           "weir_plan_verify", plan_text(plan, plan->name));
-    for (int round = 0; !status && round < rounds; round++) {
-        const int64_t number = round;
-        status = verify_round(&v, field_bits(opts.seed, "round", &number, 1));
-    }
+        status = proof_check_program(&v.proof, plan);
+    if (status || v.proof.opts.local)
+        return status ? status : verify_local(&v);
+    proof_expect(&v.proof, plan, steps_of(graph));
+    status = proof_may_take(&v.proof, plan_text(plan, plan->name), player_bytes(plan) + author_bytes(graph, (int)plan->micro_batches));
+    for (int round = 0; !status && round < v.proof.opts.rounds; round++)
+        status = verify_round(&v, proof_seed(&v.proof, round));
     free(v.fetches);
     return status;
 }

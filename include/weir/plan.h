@@ -108,6 +108,7 @@ typedef struct weir_verify_opts {
     void (*progress)(void *ctx, double part); /* told about once a second how much is done, from 0 to 1, by the thread that
                                                  verifies [nobody] */
     void *ctx;          /* of progress */
+    const char *program; /* run this program of the plan alone, as "main" [all, one after the other] */
 } weir_verify_opts;
 
 /* Proves that a plan computes what its graph says: for all values of inputs, parameters and states, over the real numbers,
@@ -167,6 +168,21 @@ typedef struct weir_gradients_verify_opts {
  * changes the graph. */
 #define weir_gradients_verify(graph, ...) weir_gradients_verify_at(graph, WEIR_OPTS(weir_gradients_verify_opts, __VA_ARGS__))
 weir_status weir_gradients_verify_at(const weir_graph *graph, const weir_gradients_verify_opts *opts);
+
+/* Proves that two plans of one model compute the same, without its graph and without the program: in two layouts, with other
+ * memory limits, precisions or numbers of micro-batches, fused or not. Both are played over a finite field with the same random
+ * values, as weir_plan_verify() plays one; all parameters and states, by their names, and all fetches are the same after some
+ * steps. Compile both with the same .seed, and for the same rows in a step.
+ *
+ * With other numbers of micro-batches, inputs and fetches [rows, ...] are those of a step cut otherwise, and other fetches
+ * of each micro-batch are not compared. Plans differ then if the model draws dropout, or has a loss that is no mean over rows.
+ *
+ * WEIR_OK: they compute the same. E_WRONG: they do not; weir_error() names the first parameter, state or fetch that differs, an
+ * element of it, and the line of the program that made it. E_ARGUMENT: they are plans of two models, or for other numbers of rows, or
+ * one is a rank's part. E_UNSUPPORTED: a call is split by hand, or nothing can be compared. E_MEMORY: as weir_plan_verify(); it
+ * takes a field value for each element of the larger plan's arenas, and of some copies of all that the plans keep. Any thread. */
+#define weir_plan_same(a, b, ...) weir_plan_same_at(a, b, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
+weir_status weir_plan_same_at(const weir_plan *a, const weir_plan *b, const weir_verify_opts *opts);
 
 /* Returns the planned bytes of one device, or (device < 0) of all devices but disks. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);

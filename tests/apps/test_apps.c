@@ -499,6 +499,26 @@ Test(apps, a_mask_that_takes_workers_away_is_told_in_one_line)
     free(output);
 }
 
+Test(apps, two_saved_plans_of_a_model_are_proven_to_compute_the_same)
+{
+    char *output = new_output();
+    const char *const small = APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text LICENSE --sample 0 --steps 1 ";
+    const char *const layouts[] = {"--plan $T/one", "--tp 2 --micro 2 --bf16 --plan $T/two", "--lr 0.5 --plan $T/other"};
+    for (int i = 0; i < 3; i++) {
+        char command[1024];
+        snprintf(command, sizeof command, "%s%s 2>&1", small, layouts[i]);
+        must_run(command, output);
+    }
+    must_run(APPS_BIN "/weir check $T/one --same-as $T/two --program main", output);
+    cr_expect(strstr(output, "/one: computes the same as ") && strstr(output, "/two\n"), "%s", output);
+    refuses("weir check $T/one --same-as $T/other --program main", 1, "gpt.c:");
+    refuses("weir check $T/one --same-as $T/other --program main", 1, "is not the same in both plans after 1 step");
+    refuses("weir check $T/one --same-as $T/two --program mian", 1, "the plan \"gpt\" has no program \"mian\"");
+    refuses("weir check $T/one --program main", 2, "--program main: give it with --same-as PLAN");
+    refuses("weir check $T/one --same-as /nowhere", 2, "cannot read /nowhere");
+    free(output);
+}
+
 Test(apps, a_plan_that_was_damaged_gets_one_line_and_status_1)
 {
     char *output = new_output();

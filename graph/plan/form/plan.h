@@ -455,6 +455,9 @@ static inline bool plan_adds(const plan_collective *of)
 }
 uint32_t plan_fast_sums(const weir_plan *plan);
 
+/* The value that a host function gives or takes; of a call its first output. NULL: it has none. */
+const plan_tensor *plan_host_tensor(const weir_plan *plan, uint32_t host);
+
 /* Bytes of a tensor's elements (unpadded). */
 uint64_t plan_tensor_bytes(const plan_tensor *tensor);
 

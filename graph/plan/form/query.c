@@ -39,7 +39,7 @@ static const plan_regst *end_regst(const weir_plan *plan, const plan_actor *acto
     return &plan->regsts[actor->regsts.count ? actor->regsts.first : plan->ports[actor->ports.first].regst.i];
 }
 
-static const plan_tensor *host_tensor(const weir_plan *plan, uint32_t host)
+const plan_tensor *plan_host_tensor(const weir_plan *plan, uint32_t host)
 {
     const plan_kernel *kernel = host_kernel(plan, host);
     const plan_actor *actor = &plan->actors[plan->hosts[host].actor.i];
@@ -65,7 +65,7 @@ weir_status weir_plan_host(const weir_plan *plan, int index, weir_host_info *inf
     *info = (weir_host_info){
         .name = plan_text(plan, host->name),
         .kind = (weir_host_kind)host->kind,
-        .type = logical_type(host_tensor(plan, (uint32_t)index)),
+        .type = logical_type(plan_host_tensor(plan, (uint32_t)index)),
         .per_step = (int)plan->actors[host->actor.i].fires,
         .program = plan_text(plan, plan->programs[plan->actors[host->actor.i].program.i].name),
     };

@@ -161,6 +161,18 @@ static inline field_value field_oracle_of(uint64_t seed, const char *function, f
     return field_real(NAN);
 }
 
+static inline field_value field_log(uint64_t seed, field_value a)
+{
+    (void)seed;
+    return field_real(log(a.of[0]));
+}
+
+static inline field_value field_unlog(uint64_t seed, field_value log)
+{
+    (void)seed;
+    return field_real(exp(log.of[0]));
+}
+
 /* Several arguments have no function here: only the oracle of an op without a rule has several. */
 static inline field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count)
 {

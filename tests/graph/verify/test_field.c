@@ -209,6 +209,45 @@ Test(field, an_oracle_answers_differently_for_all_else)
     }
 }
 
+Test(field, a_logarithm_can_be_undone)
+{
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        const field_value a = sample(i), log = field_log(SEED, a);
+        expect_below_p(log);
+        cr_expect(field_equal(field_unlog(SEED, log), a));
+        cr_expect(field_equal(field_log(SEED, field_unlog(SEED, a)), a));
+        cr_expect_not(field_equal(field_log(SEED + 1, a), log));
+        cr_expect_not(field_equal(log, a));
+        for (int64_t j = 0; j < i; j++)
+            cr_expect_not(field_equal(log, field_log(SEED, sample(j))));
+    }
+}
+
+/* The sum of two logarithms is the logarithm of nothing that was computed. */
+Test(field, sums_and_multiples_of_logarithms_are_no_logarithms_of_sums_and_products)
+{
+    for (int64_t i = 0; i < SAMPLES; i++) {
+        const field_value a = sample(i), b = sample(i + 1), sum = field_add(field_log(SEED, a), field_log(SEED, b));
+        const field_value undone = field_unlog(SEED, sum);
+        cr_expect_not(field_equal(undone, field_add(a, b)));
+        cr_expect_not(field_equal(undone, field_mul(a, b)));
+        cr_expect_not(field_equal(field_unlog(SEED, field_mul(field_int(2), field_log(SEED, a))), field_mul(field_int(2), a)));
+    }
+}
+
+/* Both elements of a logarithm depend on both elements of the argument. */
+Test(field, a_logarithm_reads_both_elements)
+{
+    for (int64_t i = 9; i < SAMPLES; i++) {
+        const field_value a = sample(i), first = {{a.of[0] ^ 1, a.of[1]}}, second = {{a.of[0], a.of[1] ^ 1}};
+        const field_value log = field_log(SEED, a), of_first = field_log(SEED, first), of_second = field_log(SEED, second);
+        for (int element = 0; element < 2; element++) {
+            cr_expect_neq(log.of[element], of_first.of[element]);
+            cr_expect_neq(log.of[element], of_second.of[element]);
+        }
+    }
+}
+
 Test(field, the_order_of_arguments_matters)
 {
     for (int64_t i = 0; i < SAMPLES; i++) {
