@@ -403,6 +403,11 @@ void mutate_plan(weir_plan *plan, uint64_t *random)
         changes[below(random, sizeof changes / sizeof *changes)](plan, random);
 }
 
+void mutate_word(weir_plan *plan, uint64_t *random)
+{
+    change_value(plan, random);
+}
+
 /* ---- without room ---- */
 
 /* The rules about ends come last, so all else is valid when they refuse. */

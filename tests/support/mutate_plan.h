@@ -22,6 +22,9 @@ weir_plan *mutate_room(const weir_plan *plan);
 /* One random change in place. The hash is not kept. */
 void mutate_plan(weir_plan *plan, uint64_t *random);
 
+/* The same, of one value of one member of an element: a word of the encoded plan. */
+void mutate_word(weir_plan *plan, uint64_t *random);
+
 /* Whether the plan is valid once it says no more memory than it has something for; then it does. */
 bool mutate_tighten(weir_plan *plan);
 
