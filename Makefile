@@ -44,7 +44,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
+.PHONY: help deps all tests demo test prove test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -99,7 +99,7 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev li
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test prove bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -342,6 +342,15 @@ tests: $(SUITES:%=$(OUT)/tests/%)
 test: all tests ## build and run every suite; SUITES="..." for some, SAN=... under sanitizers, FULL=1 with all of each kind
 	@tests/run $(VARIANT) $(SUITES:%=$(OUT)/tests/%)
 
+# What holds the proof of plans to account, with all that it has; and suites of which every plan is proven, which takes much longer
+# than to run it (tests/support/proven.h).
+PROOFS := test_field test_bound test_rules test_rules_element test_rules_model test_verify test_mutants test_changes
+PROVEN := test_layouts test_limit test_precision test_sums test_copies test_offload
+PROVES := $(filter prove,$(MAKECMDGOALS))
+prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two
+	@SUITE_SECONDS=14400 tests/run proofs $(PROOFS:%=$(OUT)/tests/%)
+	@SUITE_SECONDS=14400 WEIR_VERIFY=1 tests/run proven $(PROVEN:%=$(OUT)/tests/%)
+
 aarch64: | deps ## some suites for AArch64, cross-compiled and run by qemu; takes minutes
 	@tests/aarch64
 
@@ -354,6 +363,15 @@ test-gpu: all $(GPU_SUITES:%=$(OUT)/tests/%) ## build/gpu.tar.xz with the suites
 
 # This one calls kernels as the suites of AGAIN do.
 WITH_test_cuda_cudnn := $(AGAIN_SRC)
+
+# This one proves plans over a field so small that a proof is sometimes wrong: the rooms of the proof once more, told so by a header.
+SMALL_FIELD := $(patsubst %.c,$(OUT)/tests/small_field/%.o,$(wildcard graph/verify/*.c))
+$(SMALL_FIELD): $(OUT)/tests/small_field/%.o: %.c tests/graph/verify/small_field.h $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,cc   $< over a small field)
+	$(Q)$(COMPILE) -include tests/graph/verify/small_field.h -MMD -MP -c $< -o $@
+WITH_test_bound := $(SMALL_FIELD)
+$(OUT)/tests/test_bound: private LINK += -Wl,--wrap=field_oracle_primed
 
 $(OUT)/tests/test_%: private LINK += $(FAST_LD)
 define suite
@@ -409,9 +427,13 @@ endif
 
 # FULL=1 changes how much these do (tests/support/effort.h).
 $(eval $(call said,$(OUT)/tests/effort,$(FULL)))
+$(eval $(call said,$(OUT)/tests/effort_proofs,$(FULL)$(PROVES)))
 EFFORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(shell grep -l 'tests/support/effort.h' $(SUITE_SRC)))
 $(EFFORT_OBJ): INCLUDE += $(if $(FULL),-DWEIR_TEST_FULL)
 $(EFFORT_OBJ): $(OUT)/tests/effort
+PROOF_OBJ  := $(PROOFS:%=$(OUT)/tests/graph/verify/%.o)
+$(PROOF_OBJ): INCLUDE += $(if $(PROVES),-DWEIR_TEST_FULL)
+$(PROOF_OBJ): $(OUT)/tests/effort_proofs
 
 # In sanitizers' variants <criterion/criterion.h> is the stand-in.
 $(OUT)/tests/%.o: INCLUDE += $(if $(SAN),-Itests/support/plain)
@@ -506,4 +528,4 @@ check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose 
 clean: ## remove build/
 	rm -rf build
 
--include $(foreach l,$(LEVELS),$(LEVEL_SRC:%.c=$(OUT)/$(l)/%.d)) $(OBJ:.o=.d) $(OTHER:.o=.d) $(NVCC_OBJ:.o=.d) $(EMULATED_OBJ:.o=.d) $(FAULTS_CU:%.cu=$(OUT)/%.emulated.d)
+-include $(foreach l,$(LEVELS),$(LEVEL_SRC:%.c=$(OUT)/$(l)/%.d)) $(OBJ:.o=.d) $(OTHER:.o=.d) $(SMALL_FIELD:.o=.d) $(NVCC_OBJ:.o=.d) $(EMULATED_OBJ:.o=.d) $(FAULTS_CU:%.cu=$(OUT)/%.emulated.d)

@@ -20,6 +20,7 @@ struct blame {
     const weir_graph *graph;
     struct record *records; /* owned */
     size_t count, room;
+    field_value scale;      /* of the loss, and so of gradients, in plans with f16; else 1 */
 };
 
 int64_t blame_first(const rule_array *shard, const rule_array *whole)
@@ -44,8 +45,19 @@ blame *blame_new(const weir_plan *plan, const weir_graph *graph)
 {
     blame *b = calloc(1, sizeof *b);
     if (b)
-        *b = (blame){.plan = plan, .graph = graph};
+        *b = (blame){.plan = plan, .graph = graph, .scale = field_int(1)};
     return b;
+}
+
+/* The scale of the loss is as it began: it doubles after more steps than a proof has. */
+void blame_find_scale(blame *b, const author *a)
+{
+    const rule_array scale = {.dtype = WEIR_F32, .count = 1, .at = &b->scale};
+    for (uint32_t p = 0; p < b->plan->params_count; p++) {
+        const char *name = plan_text(b->plan, b->plan->params[p].name), *end = strstr(name, PLAN_LOSS_SCALE);
+        if (end && !end[strlen(PLAN_LOSS_SCALE)])
+            author_begin(a, name, &scale);
+    }
 }
 
 void blame_free(blame *b)
@@ -81,6 +93,13 @@ struct held {
     uint32_t shards, wrong; /* how many have it; how many have another value */
     size_t last;            /* 1 + a record that is wrong */
 };
+
+/* Whether the plan has the value for this one of the graph: where the loss is scaled, gradients are, and their squares. */
+static bool is_right(const struct blame *b, field_value is, field_value right)
+{
+    const field_value scaled = field_mul(right, b->scale);
+    return field_equal(is, right) || field_equal(is, scaled) || field_equal(is, field_mul(scaled, b->scale));
+}
 
 /* Whether the record is one of the tensor of this name: "h0/q", or as a conversion of it is called, "h0/q>B". */
 static bool is_of(const struct blame *b, const struct record *record, const weir_tensor *tensor, bool converted)
@@ -132,7 +151,7 @@ static void gather(const struct blame *b, const weir_tensor *tensor, bool conver
             const int64_t place = rule_logical(&record->array, n);
             struct held *at = &held[place];
             const bool none = converted && field_equal(record->array.at[n], field_int(0)); /* of terms one may have all */
-            const bool wrong = !none && !field_equal(record->array.at[n], right->at[place]);
+            const bool wrong = !none && !is_right(b, record->array.at[n], right->at[place]);
             at->sum = field_add(at->sum, record->array.at[n]);
             at->shards++;
             at->wrong += wrong;
@@ -143,11 +162,11 @@ static void gather(const struct blame *b, const weir_tensor *tensor, bool conver
 
 /* Whether the shards have terms of the value, each of them equally often: over one axis of a mesh they may be terms, and over
  * another replicas. */
-static bool adds_up(const struct held *held, field_value right)
+static bool adds_up(const struct blame *b, const struct held *held, field_value right)
 {
     bool is = false;
     for (uint32_t each = 1; !is && each <= held->shards; each++)
-        is = held->shards % each == 0 && field_equal(held->sum, field_mul(right, field_int(each)));
+        is = held->shards % each == 0 && is_right(b, held->sum, field_mul(right, field_int(each)));
     return is;
 }
 
@@ -160,7 +179,7 @@ static bool find_wrong(const struct blame *b, const weir_tensor *tensor, bool co
         return false;
     gather(b, tensor, converted, step, micro, right, held);
     for (int64_t n = 0; !found && n < right->count; n++) {
-        found = held[n].wrong && !adds_up(&held[n], right->at[n]);
+        found = held[n].wrong && !adds_up(b, &held[n], right->at[n]);
         if (found)
             say(b, &b->records[held[n].last - 1], tensor, right, n, text, bytes);
     }

@@ -20,6 +20,9 @@ typedef struct blame blame;
 blame *blame_new(const weir_plan *plan, const weir_graph *graph);
 void blame_free(blame *b);
 
+/* Looks up by what the plan scales its loss; before the plan runs. */
+void blame_find_scale(blame *b, const author *a);
+
 /* Keeps what a kernel made in a step. */
 void blame_add(blame *b, uint32_t kernel, const plan_tensor *tensor, int64_t step, int micro, const rule_array *array);
 

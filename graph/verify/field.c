@@ -19,8 +19,8 @@
 /* Below 2^62, the same modulo p. */
 static unsigned __int128 folded(unsigned __int128 sum)
 {
-    sum = (sum & FIELD_P) + (sum >> 61);
-    return (sum & FIELD_P) + (sum >> 61);
+    sum = (sum & FIELD_P) + (sum >> FIELD_BITS);
+    return (sum & FIELD_P) + (sum >> FIELD_BITS);
 }
 
 field_value field_dot(field_value start, const field_value *a, int64_t a_step, const field_value *b, int64_t b_step,
@@ -41,7 +41,7 @@ field_value field_dot(field_value start, const field_value *a, int64_t a_step, c
 
 bool field_is_int(field_value a, int64_t *number)
 {
-    const uint64_t limit = UINT64_C(1) << 31;
+    const uint64_t limit = FIELD_BITS > 32 ? UINT64_C(1) << 31 : FIELD_P / 2;
     if (a.of[0] != a.of[1])
         return false;
     *number = a.of[0] <= limit ? (int64_t)a.of[0] : -(int64_t)(FIELD_P - a.of[0]);
@@ -148,7 +148,8 @@ static uint64_t reduced(uint64_t state, uint64_t which)
 
 static field_value answer(uint64_t state, uint64_t other)
 {
-    return (field_value){{reduced(state, other), reduced(other ^ SECRET_ONE, state)}};
+    const uint64_t first = reduced(state, other);
+    return (field_value){{first, FIELD_ELEMENTS > 1 ? reduced(other ^ SECRET_ONE, state) : first}};
 }
 
 field_value field_oracle_primed(uint64_t seed, const char *function, int primes, const field_value *arguments, int step,

@@ -168,6 +168,33 @@ static void compare_names(struct verifying *v)
     }
 }
 
+static bool has_element(const plan_tensor *shard, const int64_t index[WEIR_DIMS_MAX])
+{
+    bool has = true;
+    for (uint32_t d = 0; has && d < shard->rank; d++)
+        has = index[d] >= shard->start[d] && index[d] - shard->start[d] < shard->shape[d];
+    return has;
+}
+
+/* The shards that the plan names have all elements, so that a checkpoint does. */
+static void compare_cover(struct verifying *v, const plan_param *param, const rule_array *whole, const char *where)
+{
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    char element[128];
+    for (int64_t n = 0; n < whole->count && !v->wrong; n++) {
+        bool has = false;
+        rule_index(whole, n, index);
+        for (uint32_t s = param->shards.first; !has && s < param->shards.first + param->shards.count; s++)
+            has = has_element(&v->plan->tensors[v->plan->shards[s].i], index);
+        if (has)
+            continue;
+        blame_element(whole, n, element, sizeof element);
+        v->wrong = true;
+        snprintf(v->text, sizeof v->text, "%s\"%s\" has a shard that the plan does not name%s", where,
+                 plan_text(v->plan, param->name), element);
+    }
+}
+
 static void compare_kept(struct verifying *v)
 {
     for (uint32_t p = 0; p < v->plan->params_count && !v->wrong; p++) {
@@ -189,6 +216,7 @@ static void compare_kept(struct verifying *v)
             const rule_array *shard = player_kept(v->player, v->plan->shards[s].i);
             note(v, where, name, shard, &whole);
         }
+        compare_cover(v, param, &whole, where);
     }
 }
 
@@ -257,9 +285,14 @@ static void find_blame(struct verifying *v, uint64_t seed, uint64_t order)
     memcpy(wrong, v->text, sizeof wrong);
     round_close(v);
     v->blame = blame_new(v->plan, v->graph);
-    if (!v->blame || author_open(&v->author, v->graph, (int)v->plan->micro_batches, v->plan->seed, seed) ||
-        player_open(&v->player, v->plan, seed, &ends) || player_run(v->player, 0, steps, order) ||
-        author_run(v, 0, 0, steps) != WEIR_E_WRONG)
+    weir_status status = v->blame ? author_open(&v->author, v->graph, (int)v->plan->micro_batches, v->plan->seed, seed) : WEIR_E_MEMORY;
+    if (!status)
+        status = player_open(&v->player, v->plan, seed, &ends);
+    if (!status) {
+        blame_find_scale(v->blame, v->author);
+        status = player_run(v->player, 0, steps, order);
+    }
+    if ((status && status != WEIR_E_WRONG) || author_run(v, 0, 0, steps) != WEIR_E_WRONG)
         memcpy(v->text, wrong, sizeof wrong);
     else
         snprintf(v->text + strlen(v->text), sizeof v->text - strlen(v->text), "; so %s", wrong);
@@ -271,7 +304,11 @@ static weir_status verify_round(struct verifying *v, uint64_t seed)
     const player_ends ends = {.ctx = v, .give = give, .begin = begin, .see = see, .fired = fired};
     const uint64_t order = field_bits(seed, "order of firings", NULL, 0);
     weir_status status = play(v, &ends, seed, order);
-    if (!status && v->wrong) {
+    if (status == WEIR_E_WRONG && !v->wrong) { /* a kernel refuses what another made */
+        v->wrong = true;
+        snprintf(v->text, sizeof v->text, "%s", weir_error());
+    }
+    if ((!status || status == WEIR_E_WRONG) && v->wrong) {
         find_blame(v, seed, order);
         status = error_set(WEIR_E_WRONG, "%s", v->text);
     }

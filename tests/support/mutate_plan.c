@@ -420,6 +420,11 @@ void mutate_plan(weir_plan *plan, uint64_t *random)
         changes[below(random, sizeof changes / sizeof *changes)](plan, random);
 }
 
+void mutate_word(weir_plan *plan, uint64_t *random)
+{
+    change_value(plan, random);
+}
+
 /* ---- the table of the graph ---- */
 
 static void change_graph_value(weir_plan *plan, uint64_t *random)

@@ -22,6 +22,9 @@ weir_plan *mutate_room(const weir_plan *plan);
 /* One random change in place. The hash is not kept. */
 void mutate_plan(weir_plan *plan, uint64_t *random);
 
+/* The same, of one value of one member of an element: a word of the encoded plan. */
+void mutate_word(weir_plan *plan, uint64_t *random);
+
 /* One random change of the table of the graph, which the plan must have. The table's hash is not kept. */
 void mutate_table(weir_plan *plan, uint64_t *random);
 

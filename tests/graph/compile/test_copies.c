@@ -14,6 +14,7 @@
 #include "tests/support/fake.h"
 #include "tests/support/fakes.h"
 #include "tests/support/folder.h"
+#include "tests/support/proven.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
@@ -465,6 +466,7 @@ static uint32_t collectives_of_training(const char *devices)
 
 Test(copies, among_cards_gradients_travel_in_larger_buckets, .timeout = 60)
 {
+    unproven();
     uint32_t fakes = collectives_of_training("fake:0-1"), cards = collectives_of_training("cuda:0-1");
     cr_expect_gt(fakes, 20, "%u: one for each 4 MiB, there and back", fakes);
     cr_expect_leq(cards, fakes / 4, "%u, and %u on fakes", cards, fakes);

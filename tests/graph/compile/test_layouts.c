@@ -8,6 +8,7 @@
  */
 #include "graph/plan/form/plan.h"
 #include "tests/support/effort.h"
+#include "tests/support/proven.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>

@@ -7,6 +7,7 @@
  */
 #include "tests/graph/compile/limited_plans.h"
 #include "tests/support/learner.h"
+#include "tests/support/proven.h"
 #include "tests/support/random_model.h"
 #include "tests/support/run.h"
 
@@ -223,6 +224,7 @@ Test(limit, what_zero_has_split_is_gathered_again_rather_than_kept, .timeout = 6
 /* Weights are much more than activations; with all gradients at once no plan would be as small. */
 Test(limit, gradients_are_given_back_before_the_backward_phase_is_over, .timeout = 60)
 {
+    unproven();
     text corpus = reference_text();
     gpt_model gpt = {{.layers = 6, .dim = 512, .heads = 8, .seq = 16, .batch = 4, .corpus = &corpus,
                       .layout = {2, 1, 1, 1, true}, .optimizer = weir_sgd()}, WEIR_F32};

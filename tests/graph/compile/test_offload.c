@@ -12,6 +12,7 @@
 #include "tests/support/effort.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
+#include "tests/support/proven.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"
 #include "tests/support/run.h"

@@ -5,6 +5,7 @@
 #include "graph/plan/form/plan.h"
 #include "tests/support/folder.h"
 #include "tests/support/learner.h"
+#include "tests/support/proven.h"
 #include "tests/support/reference.h"
 #include "tests/support/run.h"
 

@@ -11,6 +11,7 @@
 #include "graph/plan/form/text.h"
 #include "tests/support/fake.h"
 #include "tests/support/fakes.h"
+#include "tests/support/proven.h"
 #include "tests/support/run.h"
 #include "tests/support/together.h"
 

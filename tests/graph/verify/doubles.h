@@ -211,6 +211,9 @@ static inline field_value field_from_exact(weir_exact a)
 
 #define rule_find double_rule_find
 #define rule_exists double_rule_exists
+#define rule_draws double_rule_draws
+#define rule_has_parts double_rule_has_parts
+#define rule_part double_rule_part
 #define rule_say double_rule_say
 #define rule_int double_rule_int
 #define rule_real double_rule_real

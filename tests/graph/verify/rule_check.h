@@ -18,18 +18,7 @@
 #ifndef TESTS_GRAPH_VERIFY_RULE_CHECK_H
 #define TESTS_GRAPH_VERIFY_RULE_CHECK_H
 
-#include "tests/graph/verify/doubles.h"
-
-#include "graph/verify/rule.c"
-#include "graph/verify/rules_core.c"
-#define sizes_differ product_sizes_differ /* each name is of two files */
-#include "graph/verify/rules_product.c"
-#define norm norm_sizes
-#include "graph/verify/rules_element.c"
-#undef norm
-#include "graph/verify/rules_model.c"
-#include "graph/verify/rules_loss.c"
-#include "graph/verify/rules_update.c"
+#include "tests/support/double_rules.c"
 
 #include "tests/support/kernel_check.h"
 
