@@ -59,34 +59,32 @@ static rule_array array_of(const author *a, const weir_tensor *tensor, int micro
 
 /* ---- inputs ---- */
 
-/* The number of values that an integer may have where a node reads it. */
-static int64_t bound_at(const graph_node *node, int input)
+/* What a node takes in an input. */
+static bound bound_at(const graph_node *node, int input)
 {
     weir_type in[WEIR_ARGS_MAX];
     for (int i = 0; i < node->in_count; i++)
         in[i] = node->in[i]->type;
-    return bound_of_input(node->op->name, in, node->in_count, input);
+    return bound_of_input(node->op, node->attrs, in, node->in_count, input);
 }
 
-/* The least bound of all that read the tensor, directly or behind ops that pass integers on. */
-static int64_t bound_of(const author *a, const weir_tensor *tensor, int depth)
+/* What all take that read the tensor, directly or behind ops that pass integers on. */
+static bound bound_of(const author *a, const weir_tensor *tensor, int depth)
 {
-    int64_t bound = BOUND_NONE;
+    bound all = bound_none();
     for (int n = 0; n < a->graph->nodes.count && depth < BOUND_DEPTH; n++) {
         const graph_node *node = a->graph->nodes.item[n];
         for (int i = 0; i < node->in_count; i++) {
             if (node->in[i] != tensor)
                 continue;
-            int64_t own = bound_at(node, i);
-            const bool passes = own == BOUND_NONE;
-            bound = own < bound ? own : bound;
-            for (int o = 0; passes && o < node->out_count; o++) {
-                own = weir_dtype_real(node->out[o]->type.dtype) ? BOUND_NONE : bound_of(a, node->out[o], depth + 1);
-                bound = own < bound ? own : bound;
-            }
+            const bound own = bound_at(node, i);
+            all = bound_of_both(all, own);
+            for (int o = 0; own.below == BOUND_NONE && o < node->out_count; o++)
+                if (!weir_dtype_real(node->out[o]->type.dtype))
+                    all = bound_of_both(all, bound_of(a, node->out[o], depth + 1));
         }
     }
-    return bound;
+    return all;
 }
 
 static const graph_node *input_named(const author *a, const char *name)
@@ -104,8 +102,7 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
     const graph_node *node = input_named(a, name);
     if (!node)
         return false;
-    const int64_t bound = weir_dtype_real(array->dtype) ? BOUND_NONE : bound_of(a, node->out[0], 0);
-    draw_input(a->seed, name, step, micro, bound, array);
+    draw_input(a->seed, name, step, micro, weir_dtype_real(array->dtype) ? bound_none() : bound_of(a, node->out[0], 0), array);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* graph/verify/bound.c: see the header. In a plan, bounds go from readers back to writers until none becomes less: each pass goes
  * over all kernels, and there are as many passes as there are copies in a row at most. */
 #include "graph/verify/bound.h"
+#include "graph/verify/rule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,27 @@ static int64_t size_of(const weir_type *type, int dim)
     return at >= 0 && at < type->shape.rank ? type->shape.dim[at] : 1;
 }
 
-int64_t bound_of_input(const char *op, const weir_type *in, int in_count, int input)
+bound bound_of_both(bound a, bound b)
 {
+    if (a.below == BOUND_NONE)
+        return b;
+    if (b.below == BOUND_NONE)
+        return a;
+    const bool both = a.has_other && b.has_other && a.other == b.other;
+    return (bound){a.below < b.below ? a.below : b.below, both, both ? a.other : 0};
+}
+
+bound bound_of_input(const weir_op *op, const plan_word *words, const weir_type *in, int in_count, int input)
+{
+    const rule_call call = {.op = op, .words = words};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const struct bounding *row = &table[i];
-        if (row->input != input || strcmp(row->op, op) || row->of >= in_count || row->less >= in_count)
+        if (row->input != input || strcmp(row->op, op->name) || row->of >= in_count || row->less >= in_count)
             continue;
-        return size_of(&in[row->of], row->dim) - (row->less == NOTHING ? 0 : size_of(&in[row->less], row->dim) - 1);
+        const int64_t less = row->less == NOTHING ? 0 : size_of(&in[row->less], row->dim) - 1;
+        return (bound){size_of(&in[row->of], row->dim) - less, rule_int(&call, "ignore", 0) != 0, rule_int(&call, "ignore_index", 0)};
     }
-    return BOUND_NONE;
+    return bound_none();
 }
 
 /* ---- plans ---- */
@@ -57,20 +70,21 @@ static bool is_integer(const weir_plan *plan, uint32_t tensor)
     return !weir_dtype_real((weir_dtype)plan->tensors[tensor].dtype);
 }
 
-/* The least bound of a kernel's integer outputs. */
-static int64_t least_of_outputs(const weir_plan *plan, const plan_kernel *kernel, const int64_t *bounds)
+/* What the readers of a kernel's integer outputs take. */
+static bound bound_of_outputs(const weir_plan *plan, const plan_kernel *kernel, const bound *bounds)
 {
-    int64_t least = BOUND_NONE;
+    bound all = bound_none();
     for (uint32_t o = 0; o < kernel->out.count; o++) {
         const uint32_t tensor = tensor_of(plan, &kernel->out, o);
-        least = is_integer(plan, tensor) && bounds[tensor] < least ? bounds[tensor] : least;
+        all = is_integer(plan, tensor) ? bound_of_both(all, bounds[tensor]) : all;
     }
-    return least;
+    return all;
 }
 
-/* Gives the kernel's inputs their bounds, or that of what it makes of them. False: none has become less. */
-static bool lower_inputs(const weir_plan *plan, const plan_kernel *kernel, int64_t passed, int64_t *bounds)
+/* Gives the kernel's inputs their bounds, or that of what it makes of them. False: none has changed. */
+static bool lower_inputs(const weir_plan *plan, const plan_kernel *kernel, bound passed, bound *bounds)
 {
+    const weir_op *op = weir_op_find(plan_text(plan, kernel->op));
     weir_type in[WEIR_ARGS_MAX];
     int in_count = 0;
     bool lower = false;
@@ -78,39 +92,37 @@ static bool lower_inputs(const weir_plan *plan, const plan_kernel *kernel, int64
         in[in_count] = logical_type(&plan->tensors[tensor_of(plan, &kernel->in, (uint32_t)in_count)]);
     for (uint32_t i = 0; i < kernel->in.count; i++) {
         const uint32_t tensor = tensor_of(plan, &kernel->in, i);
-        const int64_t own = bound_of_input(plan_text(plan, kernel->op), in, in_count, (int)i);
-        const int64_t bound = own == BOUND_NONE ? passed : own;
-        if (!is_integer(plan, tensor) || bound >= bounds[tensor])
+        const bound own = op ? bound_of_input(op, plan->words + kernel->attrs.first, in, in_count, (int)i) : bound_none();
+        const bound all = bound_of_both(own.below == BOUND_NONE ? passed : own, bounds[tensor]);
+        if (!is_integer(plan, tensor) || (all.below == bounds[tensor].below && all.has_other == bounds[tensor].has_other))
             continue;
-        bounds[tensor] = bound;
+        bounds[tensor] = all;
         lower = true;
     }
     return lower;
 }
 
 /* Any input of a member may become any output of another. */
-static bool lower_collective(const weir_plan *plan, const plan_collective *of, int64_t *bounds)
+static bool lower_collective(const weir_plan *plan, const plan_collective *of, bound *bounds)
 {
-    int64_t least = BOUND_NONE;
+    bound all = bound_none();
     bool lower = false;
-    for (uint32_t m = 0; m < of->members.count; m++) {
-        const int64_t own = least_of_outputs(plan, &plan->kernels[plan_member(plan, of, m)->kernels.first], bounds);
-        least = own < least ? own : least;
-    }
     for (uint32_t m = 0; m < of->members.count; m++)
-        lower |= lower_inputs(plan, &plan->kernels[plan_member(plan, of, m)->kernels.first], least, bounds);
+        all = bound_of_both(all, bound_of_outputs(plan, &plan->kernels[plan_member(plan, of, m)->kernels.first], bounds));
+    for (uint32_t m = 0; m < of->members.count; m++)
+        lower |= lower_inputs(plan, &plan->kernels[plan_member(plan, of, m)->kernels.first], all, bounds);
     return lower;
 }
 
-int64_t *bound_of_tensors(const weir_plan *plan)
+bound *bound_of_tensors(const weir_plan *plan)
 {
-    int64_t *bounds = malloc((plan->tensors_count + (size_t)1) * sizeof *bounds);
+    bound *bounds = malloc((plan->tensors_count + (size_t)1) * sizeof *bounds);
     for (uint32_t t = 0; bounds && t < plan->tensors_count; t++)
-        bounds[t] = BOUND_NONE;
+        bounds[t] = bound_none();
     for (bool lower = bounds != NULL; lower;) {
         lower = false;
         for (uint32_t k = plan->kernels_count; k-- > 0;)
-            lower |= lower_inputs(plan, &plan->kernels[k], least_of_outputs(plan, &plan->kernels[k], bounds), bounds);
+            lower |= lower_inputs(plan, &plan->kernels[k], bound_of_outputs(plan, &plan->kernels[k], bounds), bounds);
         for (uint32_t c = plan->collectives_count; c-- > 0;)
             lower |= lower_collective(plan, &plan->collectives[c], bounds);
     }

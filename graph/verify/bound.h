@@ -1,5 +1,5 @@
-/* graph/verify/bound.h: how many values an integer may have where it is read: an id is below the rows of its table, a label below
- * the classes, and rows fit where a position puts them.
+/* graph/verify/bound.h: which values an integer may have where it is read: an id is below the rows of its table, a label below
+ * the classes, or the one of rows that do not count, and rows fit where a position puts them.
  *
  *     source -> ids -> box -> ids on cpu:1 -> embedding      readers tell; whatever passes integers on hands the bound back
  *
@@ -12,11 +12,25 @@
 
 #define BOUND_NONE INT64_MAX /* no reader says */
 
-/* The number of values that an op takes in an input, by the logical types of its inputs; BOUND_NONE. */
-int64_t bound_of_input(const char *op, const weir_type *in, int in_count, int input);
+typedef struct bound {
+    int64_t below;  /* values are 0 and larger, and below this, */
+    bool has_other; /* or `other` */
+    int64_t other;
+} bound;
 
-/* The least bound of all that read a tensor of the plan, directly or behind ops that pass integers on: for each tensor. The
- * array is the caller's to free. NULL: no memory. */
-int64_t *bound_of_tensors(const weir_plan *plan);
+static inline bound bound_none(void)
+{
+    return (bound){.below = BOUND_NONE};
+}
+
+/* What both readers take. */
+bound bound_of_both(bound a, bound b);
+
+/* What an op takes in an input, by the logical types of its inputs and its attributes. */
+bound bound_of_input(const weir_op *op, const plan_word *words, const weir_type *in, int in_count, int input);
+
+/* What all take that read a tensor of the plan, directly or behind ops that pass integers on: for each tensor. The array is the
+ * caller's to free. NULL: no memory. */
+bound *bound_of_tensors(const weir_plan *plan);
 
 #endif

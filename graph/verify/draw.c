@@ -1,25 +1,24 @@
 /* graph/verify/draw.c: see the header. */
 #include "graph/verify/draw.h"
 
-#include "graph/verify/bound.h"
-
 enum { INT_BOUND = 8 }; /* of integers whose readers take any */
 
-/* The first, the last, or any: with so few values some are equal. */
-static field_value int_drawn(uint64_t bits, int64_t bound)
+field_value draw_int(uint64_t bits, bound of)
 {
-    bound = bound < 1 || bound == BOUND_NONE ? INT_BOUND : bound;
+    const int64_t below = of.below < 1 || of.below == BOUND_NONE ? INT_BOUND : of.below;
     switch (bits % 8) {
     case 0:
         return field_int(0);
     case 1:
-        return field_int(bound - 1);
+        return field_int(below - 1);
+    case 2:
+        return field_int(of.has_other ? of.other : below / 2);
     default:
-        return field_int((int64_t)((bits >> 8) % (uint64_t)bound));
+        return field_int((int64_t)((bits >> 8) % (uint64_t)below));
     }
 }
 
-void draw_input(uint64_t seed, const char *name, int64_t step, int micro, int64_t bound, const rule_array *array)
+void draw_input(uint64_t seed, const char *name, int64_t step, int micro, bound of, const rule_array *array)
 {
     uint64_t before = (uint64_t)micro; /* elements of the step's micro-batches before this one */
     for (int d = 0; d < array->rank; d++)
@@ -27,7 +26,7 @@ void draw_input(uint64_t seed, const char *name, int64_t step, int micro, int64_
     for (int64_t n = 0; n < array->count; n++) {
         const int64_t numbers[] = {step, (int64_t)(before + (uint64_t)rule_logical(array, n))};
         array->at[n] = weir_dtype_real(array->dtype) ? field_draw(seed, name, numbers, 2)
-                                                     : int_drawn(field_bits(seed, name, numbers, 2), bound);
+                                                     : draw_int(field_bits(seed, name, numbers, 2), of);
     }
 }
 

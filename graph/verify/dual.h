@@ -170,6 +170,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rules_update dual_rules_update
 
 #define draw_input dual_draw_input
+#define draw_int dual_draw_int
 #define draw_kept dual_draw_kept
 
 #define author_open dual_author_open

@@ -27,7 +27,7 @@ enum { SIDES = 2, TEXT_BYTES = 1024 };
 
 struct comparing {
     const weir_plan *plan[SIDES];
-    int64_t *bounds[SIDES]; /* owned; by tensor */
+    bound *bounds[SIDES]; /* owned; by tensor */
     proof proof;
     int64_t steps;          /* of main */
     ledger *ledger;         /* owned */
@@ -227,19 +227,18 @@ static weir_status check_plans(struct comparing *c)
 
 /* ---- the values that a player is given ---- */
 
-/* The least bound that either plan has for an input. */
-static int64_t bound_of(const struct comparing *c, const char *input)
+/* What the readers of both plans take from an input. */
+static bound bound_of(const struct comparing *c, const char *input)
 {
-    int64_t least = BOUND_NONE;
+    bound all = bound_none();
     for (int side = 0; side < SIDES; side++)
         for (uint32_t h = 0; h < c->plan[side]->hosts_count; h++) {
             const plan_host *host = &c->plan[side]->hosts[h];
             if (!gives(host->kind) || strcmp(plan_text(c->plan[side], host->name), input))
                 continue;
-            const int64_t bound = c->bounds[side][plan_host_tensor(c->plan[side], h) - c->plan[side]->tensors];
-            least = bound < least ? bound : least;
+            all = bound_of_both(all, c->bounds[side][plan_host_tensor(c->plan[side], h) - c->plan[side]->tensors]);
         }
-    return least;
+    return all;
 }
 
 static bool give(void *ctx, const char *input, int64_t step, int micro, const rule_array *array)
@@ -465,7 +464,7 @@ static uint64_t bytes_of(const struct comparing *c)
         const uint64_t bytes = player_bytes(c->plan[side]), own = ledger_bytes(elements_compared(c->plan[side], c->steps));
         most = bytes > most ? bytes : most;
         values = own > values ? own : values;
-        bounds += c->plan[side]->tensors_count * sizeof(int64_t);
+        bounds += c->plan[side]->tensors_count * sizeof(bound);
     }
     return most + values + bounds;
 }

@@ -57,32 +57,27 @@ const struct atom *sample_atom(const sample *s, int operand, int dim)
     return atom ? &s->atoms[atom - 1] : NULL;
 }
 
-/* The number of values that an integer of this input may have, so that the op takes it; 0: any. */
-static int64_t bound_of(const sample *s, int input)
+/* What the op takes in an input. Ids of a gradient are below the rows of its output. */
+static bound bound_of(const sample *s, int input)
 {
-    const char *op = s->call->op->name;
-    const rule_array *in = s->whole;
-    const int rank = in[0].rank;
-    if (!strcmp(op, "append") && input == 2)
-        return in[0].global[rank - 2] - in[1].global[rank - 2] + 1;
-    if (!strcmp(op, "attention_kept") && input == 5)
-        return in[3].global[in[3].rank - 2] - in[0].global[rank - 2] + 1;
-    for (int i = 0; !strncmp(op, "embedding", 9) && i < s->operands; i++)
-        if (weir_dtype_real(in[i].dtype) && (i >= s->ins || !strcmp(op, "embedding")))
-            return in[i].global[0];
-    if (!strncmp(op, "cross_entropy", 13) || !strncmp(op, "class_lse", 9))
-        return rank ? in[0].global[rank - 1] : 0;
-    return 0;
+    weir_type in[WEIR_ARGS_MAX];
+    for (int i = 0; i < s->ins; i++) {
+        in[i] = (weir_type){.dtype = s->whole[i].dtype, .shape = {.rank = s->whole[i].rank}};
+        memcpy(in[i].shape.dim, s->whole[i].shape, sizeof in[i].shape.dim);
+    }
+    if (!input && !strcmp(s->call->op->name, "embedding_grad") && s->operands > s->ins)
+        return (bound){.below = s->whole[s->ins].shape[0]};
+    return bound_of_input(s->call->op, s->call->words, in, s->ins, input);
 }
 
+/* Of inputs; what was in outputs and states before counts little. */
 static field_value drawn(const sample *s, int operand, int64_t part, int64_t n)
 {
     const rule_array *array = &s->whole[operand];
     const int64_t numbers[] = {operand, part, n};
     if (weir_dtype_real(array->dtype))
         return field_draw(s->seed, "judged", numbers, 3);
-    const int64_t bound = operand < s->ins ? bound_of(s, operand) : 0;
-    return field_int((int64_t)(field_bits(s->seed, "judged", numbers, 3) % (uint64_t)(bound > 0 ? bound : 4)));
+    return draw_int(field_bits(s->seed, "judged", numbers, 3), operand < s->ins ? s->bounds[operand] : bound_none());
 }
 
 /* E_MEMORY: none, or more than the call may have. */
@@ -111,6 +106,8 @@ static weir_status draw_wholes(sample *s)
         if (!s->whole[o].at)
             return WEIR_E_MEMORY;
     }
+    for (int i = 0; i < s->ins; i++)
+        s->bounds[i] = weir_dtype_real(s->whole[i].dtype) ? bound_none() : bound_of(s, i);
     for (int o = 0; o < s->operands; o++)
         for (int64_t n = 0; n < s->whole[o].count; n++)
             s->whole[o].at[n] = drawn(s, o, 0, n);

@@ -9,6 +9,7 @@
 #ifndef GRAPH_VERIFY_SAMPLE_H
 #define GRAPH_VERIFY_SAMPLE_H
 
+#include "graph/verify/draw.h"
 #include "graph/verify/judge.h"
 
 enum {
@@ -47,6 +48,7 @@ typedef struct sample {
     const judge_call *call;
     int operands, ins;
     rule_array whole[OPERANDS_MAX]; /* reduced logical values; elements are owned */
+    bound bounds[INS_MAX];          /* of inputs that are integers */
     struct atom atoms[ATOMS_MAX];
     int atom_at[OPERANDS_MAX][WEIR_DIMS_MAX]; /* 1 + the atom; 0: the dimension is not cut */
     struct fractions keys[GROUPS_MAX];
