@@ -475,11 +475,78 @@ static weir_status collective_make(struct local *l, const plan_collective *of)
 
 /* ---- a kernel ---- */
 
-static bool knows_inputs(const struct local *l, const plan_kernel *kernel)
+/* ---- tensors within others ----
+ *
+ * Collectives move slices to where they are read as one, and from where they were made as one: they lie within other tensors. */
+
+/* Whether `part` is a box of `of`, and its elements lie where `of` has them. */
+static bool lies_within(const plan_tensor *part, const plan_tensor *of)
+{
+    const uint64_t bytes = weir_dtype_bytes((weir_dtype)of->dtype);
+    uint64_t place = 0;
+    bool within = part->dtype == of->dtype && is_within(part, of), rest = false;
+    for (uint32_t d = 0; within && d < of->rank; d++) { /* behind the first dimension with several places all are whole */
+        within = !rest || part->shape[d] == of->shape[d];
+        rest = rest || part->shape[d] > 1;
+        place = place * (uint64_t)of->shape[d] + (uint64_t)(part->start[d] - of->start[d]);
+    }
+    return within && part->offset == of->offset + place * bytes;
+}
+
+/* A tensor of its register's slot that it lies within. */
+static bool take_from_outer(struct local *l, uint32_t t, const plan_range *slot)
+{
+    for (uint32_t u = slot->first; u < slot->first + slot->count; u++)
+        if (u != t && l->claims[u].known && lies_within(&l->plan->tensors[t], &l->plan->tensors[u])) {
+            l->claims[t] = l->claims[u];
+            return true;
+        }
+    return false;
+}
+
+/* Those that lie within it, if they are all of it. */
+static bool put_together(struct local *l, uint32_t t, const plan_range *slot)
+{
+    const weir_op *op = weir_op_find("box");
+    plan_word *words = calloc(1, op->attrs_bytes + 1);
+    rule_array *parts = calloc(slot->count + (size_t)1, sizeof *parts), out = array_of(&l->plan->tensors[t]);
+    claim *claims = calloc(slot->count + (size_t)1, sizeof *claims), one;
+    char error[256];
+    int count = 0;
+    bool ok = words && parts && claims;
+    for (uint32_t u = slot->first; ok && u < slot->first + slot->count; u++)
+        if (u != t && l->claims[u].known && lies_within(&l->plan->tensors[u], &l->plan->tensors[t])) {
+            parts[count] = array_of(&l->plan->tensors[u]);
+            claims[count++] = l->claims[u];
+        }
+    for (int f = 0; ok && f < op->field_count; f++)
+        words[op->fields[f].offset / sizeof *words].i = !strcmp(op->fields[f].name, "terms");
+    const rule_call call = {.op = op, .words = words, .in = parts, .in_count = count, .out = &out, .out_count = 1, .seed = l->seed};
+    ok = ok && count && one_tensor(claims, count, &one, error, sizeof error) &&
+         !claim_convert(&one, &l->pool, &call, claims, error, sizeof error) && one.tensor && !one.cells;
+    if (ok)
+        l->claims[t] = one;
+    free(words);
+    free(parts);
+    free(claims);
+    return ok;
+}
+
+/* Whether there is a claim of the tensor, or can be made from those of the tensors that it shares memory with. */
+static bool is_known(struct local *l, uint32_t t)
+{
+    const plan_tensor *tensor = &l->plan->tensors[t];
+    if (l->claims[t].known || tensor->home != PLAN_IN_REGST)
+        return l->claims[t].known;
+    const plan_range *slot = &l->plan->regsts[tensor->owner].tensors;
+    return take_from_outer(l, t, slot) || put_together(l, t, slot);
+}
+
+static bool knows_inputs(struct local *l, const plan_kernel *kernel)
 {
     bool all = true;
     for (uint32_t i = 0; all && i < kernel->in.count; i++)
-        all = l->claims[tensor_at(l, &kernel->in, i)].known;
+        all = is_known(l, tensor_at(l, &kernel->in, i));
     return all;
 }
 
@@ -642,7 +709,7 @@ static void kept_begin(struct local *l)
     }
 }
 
-static bool collective_ready(const struct local *l, const plan_collective *of)
+static bool collective_ready(struct local *l, const plan_collective *of)
 {
     bool ready = true;
     for (uint32_t m = 0; ready && m < of->members.count; m++)
