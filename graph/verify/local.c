@@ -33,6 +33,7 @@ struct local {
     claim *claims;              /* owned; by tensor of the plan */
     const plan_kernel *suspect; /* the first conversion to a whole value, by its name, that did not make one; or NULL */
     uint32_t suspected;         /* its output */
+    weir_tensor **states;       /* owned, but what they point at, which is in the pool; by parameter: a state of an op as a value */
     uint32_t *param;            /* owned; by tensor of the plan: 1 + the parameter that it is a shard of, or 0 */
     bool *updated;              /* owned; by tensor of the plan */
     bool *done;                 /* owned; by kernel */
@@ -130,12 +131,13 @@ static bool is_state_of(const graph_node *node, int s, const char *name)
     return !strcmp(own, name);
 }
 
-static weir_status check_states(const struct local *l, const graph_node *node, const judge_operand *state)
+/* `moved`: states of the op that come as inputs and go as outputs of the call, before those that stay. */
+static weir_status check_states(const struct local *l, const graph_node *node, int moved, const judge_operand *state)
 {
     const plan_range *range = &l->kernel->state;
     for (uint32_t s = 0; s < range->count; s++) {
         const char *name = plan_text(l->plan, l->plan->tensors[tensor_at(l, range, s)].name);
-        if (!is_state_of(node, (int)s, name))
+        if (!is_state_of(node, moved + (int)s, name))
             return kernel_error(l, WEIR_E_WRONG, "its state \"%s\" is that of another op; the graph says %s", name, node->name);
         if (!is_one(state[s].share) || !is_one(state[s].scale))
             return kernel_error(l, WEIR_E_WRONG, "its state \"%s\" becomes a term of a sum", name);
@@ -168,10 +170,28 @@ static weir_status take_update(struct local *l, const graph_node *node, const cl
     return WEIR_OK;
 }
 
+/* A state that an update makes as a value is that which it was given, and is named so. */
+static weir_status take_state(struct local *l, const graph_node *node, const rule_call *call, int s, const claim *made)
+{
+    const claim *given = &l->given[call->in_count - call->out_count + 1 + s];
+    struct held *held = hold(l, call->out[1 + s].at);
+    if (!held || !given->tensor || !is_state_of(node, s, given->tensor->name) || !claim_is_whole(made))
+        return kernel_error(l, WEIR_E_WRONG, "it reads \"%s\" as a state of %s, or makes a part of it",
+                            given->tensor ? given->tensor->name : "0", node->name);
+    held->claim = *given;
+    return WEIR_OK;
+}
+
 /* `made`: what was found of each output. */
 static weir_status take_outputs(struct local *l, const graph_node *node, const rule_call *call, const claim *made)
 {
     for (int o = 0; o < call->out_count; o++) {
+        if (o >= node->out_count) {
+            const weir_status status = take_state(l, node, call, o - 1, &made[o]);
+            if (status)
+                return status;
+            continue;
+        }
         const weir_tensor *tensor = node->out[o];
         if (!o && l->kernel->accumulate && !node->fills)
             tensor = lookup_accumulated(l->lookup, tensor);
@@ -201,11 +221,23 @@ static weir_status no_node(const struct local *l, const rule_call *call, const c
  * With f16 the compiler multiplies the loss by a scale, of which the graph knows nothing: it is 1 times a scale. Gradients have that
  * scale then, their squares its square, and the factor for the gradients its inverse. */
 
-/* Without the compiler's factor of 1. */
+/* The states that an update is given, and gives back, because they wait on a disk. */
+static int moved_by(const weir_op *op)
+{
+    return !strcmp(op->name, "adamw_moved") ? 2 : !strcmp(op->name, "sgd_moved");
+}
+
+/* Without the compiler's factor of 1, and without states that are values. */
 static const graph_node *find_node(const struct local *l, const rule_call *given)
 {
     rule_call call = *given;
-    if (call.in_count && l->tensors[call.in_count - 1] == &l->unit)
+    const int moved = moved_by(call.op);
+    if (moved) {
+        call.op = weir_op_find(moved == 2 ? "adamw" : "sgd");
+        call.in_count -= moved;
+        call.out_count -= moved;
+    }
+    if (call.in_count > 0 && l->tensors[call.in_count - 1] == &l->unit)
         call.in_count--;
     return lookup_node(l->lookup, &call, l->tensors, l->plan->actors[l->kernel->actor.i].program.i,
                        plan_text(l->plan, l->kernel->name));
@@ -310,7 +342,7 @@ static weir_status op_judge(struct local *l, const graph_node *node, const rule_
     const weir_status status = judge_make(l->judge, &of, error, sizeof error);
     for (int o = 0; o < call->out_count; o++)
         made[o] = (claim){.share = out[o].share, .scale = out[o].scale, .known = true};
-    return status ? judge_failed(l, status, error) : check_states(l, node, out + call->out_count);
+    return status ? judge_failed(l, status, error) : check_states(l, node, moved_by(call->op), out + call->out_count);
 }
 
 static weir_status op_make(struct local *l, const rule_call *call)
@@ -385,7 +417,7 @@ static weir_status box_make(struct local *l, rule_call *call)
     free(claims);
     if (status)
         return kernel_error(l, status, "%s", error);
-    if (one.tensor && !lookup_same_shape(&call->out[0], &one.tensor->type))
+    if (one.tensor && one.tensor != &l->unit && !lookup_same_shape(&call->out[0], &one.tensor->type))
         return kernel_error(l, WEIR_E_WRONG, "its output has another shape than \"%s\"", one.tensor->name);
     l->claims[tensor_at(l, &l->kernel->out, 0)] = one;
     const char *layout = strrchr(plan_text(l->plan, l->kernel->name), '>');
@@ -406,7 +438,13 @@ static weir_status hand_on(struct local *l, const rule_call *call)
     if (!same)
         return kernel_error(l, WEIR_E_WRONG, "its output is another part of \"%s\" than its input",
                             given.tensor ? given.tensor->name : "");
-    l->claims[tensor_at(l, &l->kernel->out, 0)] = given;
+    const uint32_t t = tensor_at(l, &l->kernel->out, 0);
+    const weir_tensor *kept = l->param[t] ? lookup_kept(l->lookup, plan_text(l->plan, l->plan->params[l->param[t] - 1].name)) : NULL;
+    if (kept && kept->update && given.tensor == lookup_same(l->lookup, kept->update->in[0])) { /* a state is set to it */
+        l->updated[t] = claim_is_whole(&given);
+        return l->updated[t] ? WEIR_OK : kernel_error(l, WEIR_E_WRONG, "it writes a part of a sum over \"%s\"", kept->name);
+    }
+    l->claims[t] = given;
     return WEIR_OK;
 }
 
@@ -493,18 +531,24 @@ static bool lies_within(const plan_tensor *part, const plan_tensor *of)
     return within && part->offset == of->offset + place * bytes;
 }
 
-/* A tensor of its register's slot that it lies within. */
-static bool take_from_outer(struct local *l, uint32_t t, const plan_range *slot)
+/* The box that two tensors have in common; false: none, or its elements lie in two places. */
+static bool meet(const plan_tensor *u, const plan_tensor *t, plan_tensor *box)
 {
-    for (uint32_t u = slot->first; u < slot->first + slot->count; u++)
-        if (u != t && l->claims[u].known && lies_within(&l->plan->tensors[t], &l->plan->tensors[u])) {
-            l->claims[t] = l->claims[u];
-            return true;
-        }
-    return false;
+    uint64_t place = 0;
+    bool meets = u->rank == t->rank;
+    *box = *u;
+    for (uint32_t d = 0; meets && d < u->rank; d++) {
+        const int64_t u_end = u->start[d] + u->shape[d], t_end = t->start[d] + t->shape[d];
+        box->start[d] = u->start[d] > t->start[d] ? u->start[d] : t->start[d];
+        box->shape[d] = (u_end < t_end ? u_end : t_end) - box->start[d];
+        meets = box->shape[d] > 0;
+        place = place * (uint64_t)u->shape[d] + (uint64_t)(box->start[d] - u->start[d]);
+    }
+    box->offset = u->offset + place * weir_dtype_bytes((weir_dtype)u->dtype);
+    return meets && lies_within(box, u) && lies_within(box, t);
 }
 
-/* Those that lie within it, if they are all of it. */
+/* Makes a claim of a tensor from those of what shares memory with it, if that is all of it. */
 static bool put_together(struct local *l, uint32_t t, const plan_range *slot)
 {
     const weir_op *op = weir_op_find("box");
@@ -514,16 +558,18 @@ static bool put_together(struct local *l, uint32_t t, const plan_range *slot)
     char error[256];
     int count = 0;
     bool ok = words && parts && claims;
-    for (uint32_t u = slot->first; ok && u < slot->first + slot->count; u++)
-        if (u != t && l->claims[u].known && lies_within(&l->plan->tensors[u], &l->plan->tensors[t])) {
-            parts[count] = array_of(&l->plan->tensors[u]);
-            claims[count++] = l->claims[u];
-        }
+    for (uint32_t u = slot->first; ok && u < slot->first + slot->count; u++) {
+        plan_tensor box;
+        if (u == t || !l->claims[u].known || !meet(&l->plan->tensors[u], &l->plan->tensors[t], &box))
+            continue;
+        parts[count] = array_of(&box);
+        claims[count++] = l->claims[u];
+    }
     for (int f = 0; ok && f < op->field_count; f++)
         words[op->fields[f].offset / sizeof *words].i = !strcmp(op->fields[f].name, "terms");
     const rule_call call = {.op = op, .words = words, .in = parts, .in_count = count, .out = &out, .out_count = 1, .seed = l->seed};
     ok = ok && count && one_tensor(claims, count, &one, error, sizeof error) &&
-         !claim_convert(&one, &l->pool, &call, claims, error, sizeof error) && one.tensor && !one.cells;
+         !claim_convert(&one, &l->pool, &call, claims, error, sizeof error) && !one.cells;
     if (ok)
         l->claims[t] = one;
     free(words);
@@ -532,14 +578,14 @@ static bool put_together(struct local *l, uint32_t t, const plan_range *slot)
     return ok;
 }
 
-/* Whether there is a claim of the tensor, or can be made from those of the tensors that it shares memory with. */
+/* Whether there is a claim of the tensor, or can be made. */
 static bool is_known(struct local *l, uint32_t t)
 {
     const plan_tensor *tensor = &l->plan->tensors[t];
     if (l->claims[t].known || tensor->home != PLAN_IN_REGST)
         return l->claims[t].known;
     const plan_range *slot = &l->plan->regsts[tensor->owner].tensors;
-    return take_from_outer(l, t, slot) || put_together(l, t, slot);
+    return slot->count > 1 && put_together(l, t, slot);
 }
 
 static bool knows_inputs(struct local *l, const plan_kernel *kernel)
@@ -689,6 +735,14 @@ static weir_status check_inits(const struct local *l)
     return WEIR_OK;
 }
 
+static weir_type type_of_param(const weir_plan *plan, const plan_param *param)
+{
+    const plan_tensor *tensor = &plan->tensors[plan->shards[param->shards.first].i];
+    weir_type type = {.dtype = (weir_dtype)tensor->dtype, .shape = {.rank = (int)tensor->rank}};
+    memcpy(type.shape.dim, tensor->global, sizeof type.shape.dim);
+    return type;
+}
+
 /* Parameters and states are there before the first step, by their names; and the scale of the loss. */
 static void kept_begin(struct local *l)
 {
@@ -697,11 +751,12 @@ static void kept_begin(struct local *l)
         const char *name = plan_text(l->plan, param->name);
         const weir_tensor *tensor = lookup_kept(l->lookup, name);
         const bool is_scale = !tensor && strstr(name, PLAN_LOSS_SCALE);
+        if (!tensor && !is_scale && param->shards.count && (l->states[p] = POOL_NEW(&l->pool, weir_tensor, 1)) != NULL)
+            *l->states[p] = (weir_tensor){.id = -2 - (int)p, .name = name, .type = type_of_param(l->plan, param)};
         for (uint32_t s = param->shards.first; s < param->shards.first + param->shards.count; s++) {
             claim *c = &l->claims[l->plan->shards[s].i];
             l->param[l->plan->shards[s].i] = 1 + p;
-            if (tensor || is_scale)
-                *c = whole_of(tensor ? lookup_same(l->lookup, tensor) : &l->unit);
+            *c = whole_of(tensor ? lookup_same(l->lookup, tensor) : is_scale ? &l->unit : l->states[p]);
             if (is_scale)
                 c->scale = field_oracle_of(l->seed, "scale of the loss", field_int(0));
         }
@@ -779,12 +834,13 @@ static bool local_open(struct local *l, uint64_t bytes_max)
     l->judge = judge_new(l->seed, bytes_max / (6 * sizeof(field_value)));
     l->lookup = lookup_new(l->graph, (int)plan->micro_batches, plan->seed);
     l->claims = calloc(plan->tensors_count + (size_t)1, sizeof *l->claims);
+    l->states = calloc(plan->params_count + (size_t)1, sizeof *l->states);
     l->param = calloc(plan->tensors_count + (size_t)1, sizeof *l->param);
     l->updated = calloc(plan->tensors_count + (size_t)1, sizeof *l->updated);
     l->done = calloc(plan->kernels_count + (size_t)1, sizeof *l->done);
     l->fetched = calloc(nodes + 1, sizeof *l->fetched);
     l->collective = calloc(plan->actors_count + (size_t)1, sizeof *l->collective);
-    if (!l->judge || !l->lookup || !l->claims || !l->param || !l->updated || !l->done || !l->fetched || !l->collective)
+    if (!l->judge || !l->lookup || !l->claims || !l->states || !l->param || !l->updated || !l->done || !l->fetched || !l->collective)
         return false;
     for (uint32_t c = 0; c < plan->collectives_count; c++)
         for (uint32_t m = 0; m < plan->collectives[c].members.count; m++)
@@ -797,6 +853,7 @@ static void local_close(struct local *l)
     judge_free(l->judge);
     lookup_free(l->lookup);
     free(l->claims);
+    free(l->states);
     free(l->param);
     free(l->updated);
     free(l->done);

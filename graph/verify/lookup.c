@@ -63,6 +63,12 @@ static int list_of(const lookup *l, const weir_tensor *tensor)
     return tensor ? tensor->id : l->graph->tensors.count;
 }
 
+/* A tensor that is not the graph's has an id below 0. */
+static bool is_graphs(const weir_tensor *tensor)
+{
+    return !tensor || tensor->id >= 0;
+}
+
 /* Fills `same` and the lists, in the order of the graph. */
 static void read_graph(lookup *l)
 {
@@ -158,6 +164,8 @@ static bool reads_these(const lookup *l, const graph_node *node, const rule_call
 const graph_node *lookup_node(const lookup *l, const rule_call *call, const weir_tensor *const *in, uint32_t program, const char *name)
 {
     const graph_node *found = NULL;
+    if (call->in_count && !is_graphs(in[0]))
+        return NULL;
     const bool any = call->in_count && !in[0]; /* the first input is a term of 0: of any tensor */
     const int first = any ? l->graph->nodes.count : l->first[list_of(l, call->in_count ? in[0] : NULL)];
     for (int i = first - 1; i >= 0; i = any ? i - 1 : l->next[i] - 1) {
