@@ -7,11 +7,6 @@
 
 #include "graph/base/base.h"
 
-bool claim_is_whole(const claim *c)
-{
-    return c->known && !c->cells && field_equal(c->share, field_int(1)) && field_equal(c->scale, field_int(1));
-}
-
 /* ---- cells ---- */
 
 field_value claim_share_at(const claim *c, const int64_t *index, int rank)

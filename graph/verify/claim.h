@@ -31,8 +31,22 @@ typedef struct claim {
     int cell_count;
 } claim;
 
+static inline bool claim_is_one(field_value share)
+{
+    return field_equal(share, field_int(1));
+}
+
+/* The whole value of a tensor. */
+static inline claim claim_whole(const weir_tensor *tensor)
+{
+    return (claim){tensor, field_int(1), field_int(1), true, NULL, 0};
+}
+
 /* Whether it is the whole value. */
-bool claim_is_whole(const claim *c);
+static inline bool claim_is_whole(const claim *c)
+{
+    return c->known && !c->cells && claim_is_one(c->share) && claim_is_one(c->scale);
+}
 
 /* One share for all elements: that of each cell, weighed with a random measure of it, which is 1 for the box. An op that is linear in
  * such a term makes a term of it: if these shares add up to 1, then so do those of each cell. */

@@ -87,17 +87,6 @@ static uint64_t place_of(const weir_plan *plan, const plan_tensor *tensor, uint3
     return tensor->offset + (tensor->home == PLAN_IN_TEMP ? queue->workspace_offset : 0);
 }
 
-static rule_array array_of(const plan_tensor *tensor)
-{
-    rule_array array = {.dtype = (weir_dtype)tensor->dtype, .rank = (int)tensor->rank, .count = 1};
-    memcpy(array.shape, tensor->shape, sizeof array.shape);
-    memcpy(array.start, tensor->start, sizeof array.start);
-    memcpy(array.global, tensor->global, sizeof array.global);
-    for (int d = 0; d < array.rank; d++)
-        array.count *= array.shape[d];
-    return array;
-}
-
 static void load(player *p, const plan_tensor *tensor, uint32_t slot, const rule_array *array)
 {
     const struct shadow *shadow = &p->shadow[plan_tensor_space(p->plan, tensor).i];
@@ -210,7 +199,7 @@ static bool operands_load(player *p, const plan_range *range, rule_array *arrays
     for (uint32_t i = 0; i < range->count; i++) {
         const plan_operand *operand = &p->plan->operands[range->first + i];
         const plan_tensor *tensor = &p->plan->tensors[operand->tensor.i];
-        arrays[i] = array_of(tensor);
+        arrays[i] = rule_array_of(tensor);
         arrays[i].at = scratch_new(p, arrays[i].count);
         if (!arrays[i].at)
             return false;
@@ -317,7 +306,7 @@ static weir_status outside_fire(player *p, uint32_t a, const plan_host *host)
     if (!regst->tensors.count)
         return WEIR_OK;
     const plan_tensor *tensor = &p->plan->tensors[operand.tensor.i];
-    rule_array array = array_of(tensor);
+    rule_array array = rule_array_of(tensor);
     p->scratch_used = 0;
     array.at = scratch_new(p, array.count);
     if (!array.at)
@@ -514,7 +503,7 @@ static uint64_t kernel_room(const weir_plan *plan, uint32_t k)
     uint64_t room = 0;
     for (int l = 0; l < 3; l++)
         for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
-            room += (uint64_t)array_of(&plan->tensors[plan->operands[o].tensor.i]).count;
+            room += (uint64_t)rule_array_of(&plan->tensors[plan->operands[o].tensor.i]).count;
     return room;
 }
 
@@ -531,8 +520,8 @@ static uint64_t scratch_room(const weir_plan *plan)
         most = room > most ? room : most;
     }
     for (uint32_t t = 0; t < plan->tensors_count; t++)
-        if ((uint64_t)array_of(&plan->tensors[t]).count > most)
-            most = (uint64_t)array_of(&plan->tensors[t]).count;
+        if ((uint64_t)rule_array_of(&plan->tensors[t]).count > most)
+            most = (uint64_t)rule_array_of(&plan->tensors[t]).count;
     return most;
 }
 
@@ -560,7 +549,7 @@ static bool fill_kept(player *p)
     for (uint32_t i = 0; i < plan->inits_count; i++) {
         const plan_tensor *tensor = &plan->tensors[plan->inits[i].tensor.i];
         const uint32_t slots = plan_kept_slots(plan, tensor);
-        rule_array array = array_of(tensor);
+        rule_array array = rule_array_of(tensor);
         p->scratch_used = 0;
         array.at = scratch_new(p, array.count);
         if (!array.at || !p->shadow[plan_tensor_space(plan, tensor).i].at)
@@ -647,7 +636,7 @@ const rule_array *player_kept(player *p, uint32_t t)
         const uint64_t published = p->regst[tensor->owner].published;
         slot = published ? (uint32_t)((published - 1) % p->plan->regsts[tensor->owner].slots) : 0;
     }
-    p->kept = array_of(tensor);
+    p->kept = rule_array_of(tensor);
     p->kept.at = at;
     load(p, tensor, slot, &p->kept);
     return &p->kept;

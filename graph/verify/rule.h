@@ -149,6 +149,18 @@ static inline bool rule_copy(rule_array *array)
     return array->at != NULL;
 }
 
+/* The type and the box of a plan's tensor, without elements. */
+static inline rule_array rule_array_of(const plan_tensor *tensor)
+{
+    rule_array array = {.dtype = (weir_dtype)tensor->dtype, .rank = (int)tensor->rank, .count = 1};
+    memcpy(array.shape, tensor->shape, sizeof array.shape);
+    memcpy(array.start, tensor->start, sizeof array.start);
+    memcpy(array.global, tensor->global, sizeof array.global);
+    for (int d = 0; d < array.rank; d++)
+        array.count *= array.shape[d];
+    return array;
+}
+
 /* Refuses a call that has fewer inputs or outputs. */
 static inline bool rule_has_operands(const rule_call *call, int ins, int outs)
 {

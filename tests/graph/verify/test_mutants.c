@@ -303,6 +303,7 @@ static void stand_add(const char *name, weir_graph *g, how is)
     group_own_bytes = own;
     cr_assert(plan && stand_count < STANDS_MAX, "%s: %s", name, weir_error());
     cr_assert_eq(weir_plan_verify(g, plan, .seed = SEED), WEIR_OK, "%s: %s", name, weir_error());
+    cr_assert_eq(weir_plan_verify(g, plan, .seed = SEED, .local = true), WEIR_OK, "%s: %s", name, weir_error());
     stands[stand_count] = (stand){name, g, plan, referee_new(plan, RUN_CLASSES), is.of_edges};
     cr_assert(stands[stand_count].judge && !referee_differs(stands[stand_count].judge, plan, SEED), "%s", name);
     stand_count++;
@@ -356,6 +357,7 @@ static void stands_free(void)
 
 typedef struct tally {
     int plans, made, harmless, refused, seen, named, to_name;
+    int alone, named_alone; /* seen, and named, when each kernel is judged alone */
 } tally;
 
 /* Whether the mutant is a fault: in double precision it comes to other values, in an order for which it matters. */
@@ -365,6 +367,15 @@ static bool matters(const fault *kind, const stand *on, const weir_plan *wrong)
     for (int order = 0; !differs && order < (kind->is == ORDER ? ORDERS : 1); order++)
         differs = referee_differs(on->judge, wrong, SEED + (uint64_t)order);
     return differs;
+}
+
+static void try_alone(const fault *kind, const stand *on, const weir_plan *wrong, uint32_t k, tally *t)
+{
+    const weir_status status = weir_plan_verify(on->graph, wrong, .seed = SEED, .local = true);
+    t->alone += status == WEIR_E_WRONG;
+    t->named_alone += k != NO_KERNEL && strstr(weir_error(), name_of(wrong, k)) != NULL;
+    cr_expect_eq(status, WEIR_E_WRONG, "%s: %s, %s, alone: %s", on->name, kind->name, k == NO_KERNEL ? "" : name_of(wrong, k),
+                 status ? weir_error() : "goes by unseen");
 }
 
 static void try_mutant(const fault *kind, const stand *on, weir_plan *wrong, uint32_t k, tally *t)
@@ -386,6 +397,8 @@ static void try_mutant(const fault *kind, const stand *on, weir_plan *wrong, uin
     if (kind->is != ORDER)
         cr_expect_eq(seen, kind->is != SURVIVES, "%s: %s, %s: %s", on->name, kind->name, k == NO_KERNEL ? "" : name_of(wrong, k),
                      status ? weir_error() : "goes by unseen");
+    if (kind->is == VALUE)
+        try_alone(kind, on, wrong, k, t);
     if (kind->is == REFUSED || kind->is == ORDER)
         cr_expect(refused, "%s: %s is not refused", on->name, kind->name);
 }
@@ -413,11 +426,11 @@ Test(mutants, each_kind_is_seen)
 {
     tally all = {0};
     stands_make();
-    fprintf(stderr, "%-40s plans   made  refused   seen  named     harmless\n", "kind");
+    fprintf(stderr, "%-40s plans   made  refused   seen  named     harmless  alone, named\n", "kind");
     for (int i = 0; i < KINDS; i++) {
         const tally t = try_kind(&kinds[i]);
-        fprintf(stderr, "%2d %-37s %5d  %5d  %7d  %5d  %3d of %-3d  %d\n", kinds[i].number, kinds[i].name, t.plans, t.made, t.refused,
-                t.seen, t.named, t.to_name, t.harmless);
+        fprintf(stderr, "%2d %-37s %5d  %5d  %7d  %5d  %3d of %-3d  %8d  %5d  %5d\n", kinds[i].number, kinds[i].name, t.plans, t.made,
+                t.refused, t.seen, t.named, t.to_name, t.harmless, t.alone, t.named_alone);
         cr_expect_geq(t.plans, PLANS_LEAST, "%s: made in %d plans", kinds[i].name, t.plans);
         all.made += t.made;
         all.seen += t.seen;
