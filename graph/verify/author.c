@@ -59,7 +59,7 @@ static rule_array array_of(const author *a, const weir_tensor *tensor, int micro
 
 /* ---- inputs ---- */
 
-/* What a node takes in an input. */
+/* The integers that a node takes in an input. */
 static bound bound_at(const graph_node *node, int input)
 {
     weir_type in[WEIR_ARGS_MAX];
@@ -68,7 +68,7 @@ static bound bound_at(const graph_node *node, int input)
     return bound_of_input(node->op, node->attrs, in, node->in_count, input);
 }
 
-/* What all take that read the tensor, directly or behind ops that pass integers on. */
+/* The integers that all readers of the tensor take, directly or behind ops that pass integers on. */
 static bound bound_of(const author *a, const weir_tensor *tensor, int depth)
 {
     bound all = bound_none();

@@ -70,7 +70,7 @@ static bool is_integer(const weir_plan *plan, uint32_t tensor)
     return !weir_dtype_real((weir_dtype)plan->tensors[tensor].dtype);
 }
 
-/* What the readers of a kernel's integer outputs take. */
+/* The integers that the readers of a kernel's integer outputs take. */
 static bound bound_of_outputs(const weir_plan *plan, const plan_kernel *kernel, const bound *bounds)
 {
     bound all = bound_none();

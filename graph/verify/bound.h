@@ -23,14 +23,14 @@ static inline bound bound_none(void)
     return (bound){.below = BOUND_NONE};
 }
 
-/* What both readers take. */
+/* The integers that both readers take. */
 bound bound_of_both(bound a, bound b);
 
-/* What an op takes in an input, by the logical types of its inputs and its attributes. */
+/* The integers that an op takes in an input, by the logical types of its inputs and its attributes. */
 bound bound_of_input(const weir_op *op, const plan_word *words, const weir_type *in, int in_count, int input);
 
-/* What all take that read a tensor of the plan, directly or behind ops that pass integers on: for each tensor. The array is the
- * caller's to free. NULL: no memory. */
+/* For each tensor of the plan the integers that all its readers take, directly or behind ops that pass integers on. The array is
+ * the caller's to free. NULL: no memory. */
 bound *bound_of_tensors(const weir_plan *plan);
 
 #endif

@@ -151,7 +151,7 @@ static const graph_node *find_node(const struct local *l, const rule_call *given
                        plan_text(l->plan, l->kernel->name));
 }
 
-/* Of all gradients, which the compiler adds up to see an infinite one: if the graph has no norm, nothing of it is claimed. */
+/* The compiler adds up the squares of all gradients to see an infinite one. If the graph has no norm, nothing is claimed of them. */
 static bool is_sum_of_squares(const weir_op *op)
 {
     return !strcmp(op->name, "square_sum") || !strcmp(op->name, "add_many");

@@ -227,7 +227,7 @@ static weir_status check_plans(struct comparing *c)
 
 /* ---- the values that a player is given ---- */
 
-/* What the readers of both plans take from an input. */
+/* The integers that the readers of both plans take from an input. */
 static bound bound_of(const struct comparing *c, const char *input)
 {
     bound all = bound_none();

@@ -57,7 +57,7 @@ const struct atom *sample_atom(const sample *s, int operand, int dim)
     return atom ? &s->atoms[atom - 1] : NULL;
 }
 
-/* What the op takes in an input. Ids of a gradient are below the rows of its output. */
+/* The integers that the op takes in an input. Ids of a gradient are below the rows of its output. */
 static bound bound_of(const sample *s, int input)
 {
     weir_type in[WEIR_ARGS_MAX];
