@@ -8,6 +8,7 @@
 
 #include "graph/base/base.h"
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/verify/author.h"
 #include "graph/verify/local_inside.h"
 
@@ -21,7 +22,7 @@ weir_status local_error(const struct local *l, weir_status status, const char *f
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    text_vprint(text, sizeof text, format, args);
     va_end(args);
     return error_set(status, "%s:%u: %s (%s) on %s: %s", plan_text(plan, kernel->file), kernel->line,
                      plan_text(plan, kernel->name), plan_text(plan, kernel->op), plan_text(plan, space->name), text);

@@ -516,6 +516,7 @@ Test(apps, two_saved_plans_of_a_model_are_proven_to_compute_the_same)
     refuses("weir check $T/one --same-as $T/two --program mian", 1, "the plan \"gpt\" has no program \"mian\"");
     refuses("weir check $T/one --program main", 2, "--program main: give it with --same-as PLAN");
     refuses("weir check $T/one --same-as /nowhere", 2, "cannot read /nowhere");
+    refuses("weir check --local $T/one", 2, "--local: give it with --graph");
     free(output);
 }
 

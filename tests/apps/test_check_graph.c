@@ -54,6 +54,8 @@ Test(check_graph, a_plan_that_keeps_its_graph_is_proven_without_the_program)
     must_run("weir check --graph $T/plan");
     HAS("/plan: live and bounded under every order of firings; ");
     HAS(COMPUTES);
+    must_run("weir check --graph --local $T/plan");
+    HAS("/plan: computes the graph that it keeps, each kernel judged alone; proven in ");
     must_run("weir show $T/plan | head -1");
     HAS(", with its graph of ");
     must_run("weir run $T/plan --made-up --steps 2 && weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --made-up --steps 2");
