@@ -7,6 +7,8 @@
 
 #include "graph/base/base.h"
 
+enum { CELLS_MAX = 1 << 24 };
+
 /* ---- cells ---- */
 
 field_value claim_share_at(const claim *c, const int64_t *index, int rank)
@@ -185,6 +187,16 @@ static bool take_shares(uint64_t seed, const struct conversion *c, pool *p, clai
     return ok;
 }
 
+/* Whether the arrays are small enough: the sizes of a plan from a file may multiply to anything. */
+static bool is_small(const struct conversion *c)
+{
+    const rule_array *out = &c->arrays[c->count - 1];
+    int64_t cells = 1;
+    for (int d = 0; d < out->rank && cells <= CELLS_MAX; d++)
+        cells *= out->global[d];
+    return cells <= CELLS_MAX;
+}
+
 static weir_status convert(struct conversion *c, pool *p, const rule_call *call, claim *made)
 {
     const rule_array *out = &c->arrays[c->count - 1];
@@ -196,7 +208,7 @@ static weir_status convert(struct conversion *c, pool *p, const rule_call *call,
         ok = shrink(c, d);
     if (!fits)
         return WEIR_E_WRONG;
-    if (!ok || !fill_shrunk(call->seed, c))
+    if (!ok || !is_small(c) || !fill_shrunk(call->seed, c))
         return WEIR_E_MEMORY;
     own.in = c->arrays;
     own.out = out;

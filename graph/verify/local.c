@@ -59,7 +59,7 @@ static weir_status fetch(struct local *l, const plan_host *host, uint32_t t)
         return error_set(WEIR_E_WRONG, "%s:%u: the fetch \"%s\" is not the whole value of \"%s\" (%s%s)", plan_text(l->plan, host->file),
                          host->line, name, node->in[0]->name, claim_is_one(given->share) ? "" : "a part or a multiple of ",
                          l->suspect ? plan_text(l->plan, l->suspect->name) : given->tensor ? given->tensor->name : "0");
-    l->fetched[node->id]++;
+    l->seen[node->id]++;
     return WEIR_OK;
 }
 
@@ -228,15 +228,15 @@ static weir_status kernels_run(struct local *l, void (*progress)(void *ctx, doub
     return status;
 }
 
-/* Every shard of a value that the graph updates was updated, and every fetch is there. */
+/* Every shard of a value that the graph updates was updated, and every fetch and effect is there. */
 static weir_status check_ends(const struct local *l)
 {
     for (int n = 0; n < l->graph->nodes.count; n++) {
         const graph_node *node = l->graph->nodes.item[n];
         const bool fetches = node->host == 1 + PLAN_SINK || node->host == 1 + PLAN_PULL;
-        if (fetches && !l->fetched[node->id])
-            return error_set(WEIR_E_WRONG, "%s:%d: the graph fetches \"%s\", and the plan does not", node->src.file ? node->src.file : "?",
-                             node->src.line, node->name);
+        if ((fetches || node->op->effect) && !l->seen[node->id])
+            return error_set(WEIR_E_WRONG, "%s:%d: the graph %s \"%s\", and the plan does not", node->src.file ? node->src.file : "?",
+                             node->src.line, fetches ? "fetches" : "calls", node->name);
         bool kept = !node->updates;
         for (uint32_t p = 0; node->updates && p < l->plan->params_count; p++) {
             const plan_param *param = &l->plan->params[p];
@@ -264,9 +264,9 @@ static bool local_open(struct local *l, uint64_t bytes_max)
     l->param = calloc(plan->tensors_count + (size_t)1, sizeof *l->param);
     l->updated = calloc(plan->tensors_count + (size_t)1, sizeof *l->updated);
     l->done = calloc(plan->kernels_count + (size_t)1, sizeof *l->done);
-    l->fetched = calloc(nodes + 1, sizeof *l->fetched);
+    l->seen = calloc(nodes + 1, sizeof *l->seen);
     l->collective = calloc(plan->actors_count + (size_t)1, sizeof *l->collective);
-    if (!l->judge || !l->lookup || !l->claims || !l->states || !l->param || !l->updated || !l->done || !l->fetched || !l->collective)
+    if (!l->judge || !l->lookup || !l->claims || !l->states || !l->param || !l->updated || !l->done || !l->seen || !l->collective)
         return false;
     for (uint32_t c = 0; c < plan->collectives_count; c++)
         for (uint32_t m = 0; m < plan->collectives[c].members.count; m++)
@@ -283,7 +283,7 @@ static void local_close(struct local *l)
     free(l->param);
     free(l->updated);
     free(l->done);
-    free(l->fetched);
+    free(l->seen);
     free(l->collective);
     pool_free(&l->pool);
     free(l);

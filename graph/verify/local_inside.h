@@ -35,7 +35,7 @@ struct local {
     uint32_t *param;            /* owned; by tensor of the plan: 1 + the parameter that it is a shard of, or 0 */
     bool *updated;              /* owned; by tensor of the plan */
     bool *done;                 /* owned; by kernel */
-    int *fetched;               /* owned; by node: complete values that leave the plan */
+    int *seen;                  /* owned; by node: kernels that compute it, or complete values of it that leave the plan */
     uint32_t *collective;       /* owned; by actor: 1 + that it is a member of, or 0 */
     const plan_kernel *kernel;  /* that is judged now */
     struct held held[LOCAL_HELD_MAX];

@@ -245,7 +245,7 @@ static weir_status op_judge(struct local *l, const graph_node *node, const rule_
     char error[256];
     for (int o = 0; o < call->out_count + call->state_count; o++)
         out[o] = (judge_operand){o < call->out_count ? call->out[o] : call->state[o - call->out_count], field_int(1), field_int(1)};
-    const judge_call of = {call->op, node->name, call->words, call->key, (uint64_t)node->out[0]->id, (int)l->plan->micro_batches,
+    const judge_call of = {call->op, node->name, call->words, call->key, (uint64_t)node->id, (int)l->plan->micro_batches,
                            l->in, out, out + call->out_count, call->in_count, call->out_count, call->state_count};
     const weir_status status = judge_make(l->judge, &of, error, sizeof error);
     for (int o = 0; o < call->out_count; o++)
@@ -277,6 +277,7 @@ static weir_status op_make(struct local *l, const rule_call *call)
     if (!node)
         return no_node(l, call, l->given);
     weir_status status = op_judge(l, node, call, made);
+    l->seen[node->id]++;
     if (!status)
         status = check_firings(l, node);
     return status ? status : take_outputs(l, node, call, made);

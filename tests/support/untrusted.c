@@ -401,8 +401,10 @@ bool untrusted_proof(const weir_plan *plan)
     const bool got = graph_small(plan) && weir_plan_graph(plan, &graph) == WEIR_OK;
     if (got && graph_hash(graph) != plan->graph)
         abort();
-    if (got)
+    if (got) {
         weir_plan_verify(graph, plan, .rounds = 1, .memory = "32MiB");
+        weir_plan_verify(graph, plan, .local = true, .memory = "32MiB");
+    }
     weir_graph_free(graph);
     return got;
 }

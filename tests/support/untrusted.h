@@ -24,8 +24,8 @@ bool untrusted_small(const weir_plan *plan);
 /* One thread at a time. Returns how many kernels were called. */
 int untrusted_calls(const weir_plan *plan, uint64_t seed);
 
-/* Takes the graph that the plan keeps out of it, and tries to prove the plan against that, if this takes little memory and few
- * steps: whether it can be proven is no matter. False: there was no proof to try. */
+/* Takes the graph that the plan keeps out of it, and tries to prove the plan against that, by playing it and kernel by kernel, if
+ * this takes little memory and few steps: whether it can be proven is no matter. False: there was no proof to try. */
 bool untrusted_proof(const weir_plan *plan);
 
 /* Gives the plan, which has no bindings, functions of its own. False when the session cannot be opened (no such
