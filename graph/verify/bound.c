@@ -116,7 +116,7 @@ static bool lower_collective(const weir_plan *plan, const plan_collective *of, b
 
 bound *bound_of_tensors(const weir_plan *plan)
 {
-    bound *bounds = malloc((plan->tensors_count + (size_t)1) * sizeof *bounds);
+    bound *bounds = calloc(plan->tensors_count + (size_t)1, sizeof *bounds);
     for (uint32_t t = 0; bounds && t < plan->tensors_count; t++)
         bounds[t] = bound_none();
     for (bool lower = bounds != NULL; lower;) {

@@ -142,7 +142,7 @@ static claim_cell cell_at(const struct conversion *c, const rule_array *array, i
     claim_cell cell = {.share = field_int(0)};
     int64_t index[WEIR_DIMS_MAX] = {0};
     rule_index(array, n, index);
-    for (int d = 0; d < array->rank; d++) {
+    for (int d = 0; d < array->rank && c->cuts[d]; d++) {
         cell.start[d] = c->cuts[d][array->start[d] + index[d]];
         cell.end[d] = c->cuts[d][array->start[d] + index[d] + 1];
     }

@@ -75,46 +75,62 @@ static weir_status give(struct local *l, const plan_host *host, uint32_t t)
                                               : error_set(WEIR_E_WRONG, "the input \"%s\" is not whole where it enters", name);
 }
 
+/* The arrays of a kernel's operands, with the claims of its inputs; arrays[n] is told from others by places[n], where nothing is
+ * computed. */
+static void hold_operands(struct local *l, rule_array *arrays, field_value *places)
+{
+    const plan_range *lists[] = {&l->kernel->in, &l->kernel->out, &l->kernel->state};
+    uint32_t n = 0;
+    l->held_count = 0;
+    for (int list = 0; list < 3; list++)
+        for (uint32_t i = 0; i < lists[list]->count; i++, n++) {
+            const uint32_t t = local_operand(l, lists[list], i);
+            arrays[n] = rule_array_of(&l->plan->tensors[t]);
+            arrays[n].at = &places[n];
+            struct held *held = list ? NULL : local_hold(l, arrays[n].at);
+            if (held)
+                held->claim = l->claims[t];
+        }
+}
+
+static weir_status call_make(struct local *l, rule_call *call)
+{
+    const plan_kernel *kernel = l->kernel;
+    const plan_host *host = kernel->host == PLAN_NONE ? NULL : &l->plan->hosts[kernel->host];
+    const char *op = call->op->name;
+    const bool real = call->in_count && call->out_count && weir_dtype_real(call->in[0].dtype) && weir_dtype_real(call->out[0].dtype);
+    if (host && host->kind == PLAN_SOURCE)
+        return give(l, host, local_operand(l, &kernel->out, 0));
+    if (host && host->kind == PLAN_SINK)
+        return fetch(l, host, local_operand(l, &kernel->in, 0));
+    if (!strcmp(op, "box"))
+        return local_convert(l, call);
+    if (!strcmp(op, "copy") || (!strcmp(op, "cast") && real))
+        return local_hand_on(l, call);
+    return !strcmp(op, "loss_scale") ? local_scale(l, call) : local_ops(l, call);
+}
+
 static weir_status kernel_make(struct local *l, uint32_t k)
 {
-    const weir_plan *plan = l->plan;
-    const plan_kernel *kernel = l->kernel = &plan->kernels[k];
-    const char *op = plan_text(plan, kernel->op);
+    const plan_kernel *kernel = l->kernel = &l->plan->kernels[k];
     const uint32_t count = kernel->in.count + kernel->out.count + kernel->state.count;
-    const plan_range *lists[] = {&kernel->in, &kernel->out, &kernel->state};
-    rule_array *arrays = calloc(count + (size_t)1, sizeof *arrays), *next = arrays;
-    field_value *places = calloc(count + (size_t)1, sizeof *places); /* nothing is computed there: they tell arrays apart */
-    rule_call call = {.op = weir_op_find(op), .name = plan_text(plan, kernel->name), .words = plan->words + kernel->attrs.first,
-                      .in = arrays, .in_count = (int)kernel->in.count, .out = arrays + kernel->in.count,
-                      .out_count = (int)kernel->out.count, .state = arrays + kernel->in.count + kernel->out.count,
-                      .state_count = (int)kernel->state.count, .key = kernel->key, .micros = (int)plan->micro_batches,
-                      .seed = l->seed};
-    weir_status status = arrays && places ? WEIR_OK : local_error(l, WEIR_E_MEMORY, "no memory");
-    l->held_count = 0;
-    for (int list = 0; !status && list < 3; list++)
-        for (uint32_t i = 0; i < lists[list]->count; i++, next++) {
-            const uint32_t t = local_operand(l, lists[list], i);
-            *next = rule_array_of(&plan->tensors[t]);
-            next->at = places + (next - arrays);
-            if (!list && i < WEIR_ARGS_MAX)
-                local_hold(l, next->at)->claim = l->claims[t];
-        }
-    const bool real = kernel->in.count && weir_dtype_real(arrays[0].dtype) && weir_dtype_real(call.out[0].dtype);
-    if (!status && kernel->host != PLAN_NONE && plan->hosts[kernel->host].kind == PLAN_SOURCE)
-        status = give(l, &plan->hosts[kernel->host], local_operand(l, &kernel->out, 0));
-    else if (!status && kernel->host != PLAN_NONE && plan->hosts[kernel->host].kind == PLAN_SINK)
-        status = fetch(l, &plan->hosts[kernel->host], local_operand(l, &kernel->in, 0));
-    else if (!status && !strcmp(op, "box"))
-        status = local_convert(l, &call);
-    else if (!status && (!strcmp(op, "copy") || (!strcmp(op, "cast") && real)))
-        status = local_hand_on(l, &call);
-    else if (!status && !strcmp(op, "loss_scale"))
-        status = local_scale(l, &call);
-    else if (!status)
-        status = local_ops(l, &call);
-    for (uint32_t o = 0; !status && o < kernel->out.count; o++) /* nothing is a part of anything */
-        if (!call.out[o].count)
-            l->claims[local_operand(l, &kernel->out, o)] = claim_whole(NULL);
+    rule_array *arrays = calloc(count + (size_t)1, sizeof *arrays);
+    field_value *places = calloc(count + (size_t)1, sizeof *places);
+    weir_status status = WEIR_E_MEMORY;
+    if (arrays && places) {
+        hold_operands(l, arrays, places);
+        rule_call call = {.op = weir_op_find(plan_text(l->plan, kernel->op)), .name = plan_text(l->plan, kernel->name),
+                          .words = l->plan->words + kernel->attrs.first, .in = arrays, .in_count = (int)kernel->in.count,
+                          .out = arrays + kernel->in.count, .out_count = (int)kernel->out.count,
+                          .state = arrays + kernel->in.count + kernel->out.count, .state_count = (int)kernel->state.count,
+                          .key = kernel->key, .micros = (int)l->plan->micro_batches, .seed = l->seed};
+        status = call.op ? call_make(l, &call) : local_error(l, WEIR_E_UNSUPPORTED, "this program has no such op");
+        for (uint32_t o = 0; !status && o < kernel->out.count; o++) /* nothing is a part of anything */
+            if (!call.out[o].count)
+                l->claims[local_operand(l, &kernel->out, o)] = claim_whole(NULL);
+    } else {
+        local_error(l, status, "no memory");
+    }
     free(arrays);
     free(places);
     l->done[k] = true;

@@ -107,7 +107,7 @@ static weir_status take_outputs(struct local *l, const graph_node *node, const r
             tensor = node->updates;
         struct held *held = local_hold(l, call->out[o].at);
         if (!tensor || !held)
-            return local_error(l, WEIR_E_WRONG, "it adds over micro-batches, and the graph does not add %s", node->out[o]->name);
+            return local_error(l, WEIR_E_WRONG, "it adds over micro-batches, and the graph does not add output %d of %s", o, node->name);
         held->claim = made[o];
         held->claim.tensor = is_zero(&made[o]) ? NULL : lookup_same(l->lookup, tensor);
     }

@@ -411,7 +411,7 @@ static bool merge_terms(sample *s, struct outcome *outs)
  * the second ones. */
 static bool find_groups(sample *s, struct outcome *outs)
 {
-    int attempts = 0, block[ATOMS_MAX];
+    int attempts = 0, block[ATOMS_MAX] = {0};
     for (int most = 1; most <= BLOCKS_MAX; most++) {
         bool more = least_blocks(s, 0, most, block);
         for (; more && attempts < ATTEMPTS_MAX; attempts++) {
