@@ -108,7 +108,7 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
 
 /* ---- what lives from step to step ---- */
 
-static const weir_tensor *kept_named(const weir_graph *graph, const char *name)
+const weir_tensor *author_kept_named(const weir_graph *graph, const char *name)
 {
     for (int t = 0; t < graph->tensors.count; t++) {
         const weir_tensor *tensor = graph->tensors.item[t];
@@ -120,22 +120,21 @@ static const weir_tensor *kept_named(const weir_graph *graph, const char *name)
 
 void author_begin(const author *a, const char *name, const rule_array *array)
 {
-    const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : kept_named(a->graph, name);
+    const weir_tensor *tensor = weir_dtype_real(array->dtype) ? NULL : author_kept_named(a->graph, name);
     const int64_t begin = tensor && tensor->init.kind == WEIR_INIT_VALUE ? (int64_t)tensor->init.a : 0;
     draw_kept(a->seed, name, tensor ? &begin : NULL, array);
 }
 
 bool author_begins_so(const weir_graph *graph, uint64_t key_seed, const char *name, const plan_init *init)
 {
-    const weir_tensor *tensor = kept_named(graph, name);
+    const weir_tensor *tensor = author_kept_named(graph, name);
     if (!tensor)
         return true;
     return init->kind == (uint32_t)tensor->init.kind && init->a == tensor->init.a && init->b == tensor->init.b &&
            init->key == name_key(key_seed, name);
 }
 
-/* "h0/q/weight:adamw.m", as a plan names it. */
-static void state_name(const graph_node *node, int s, char *name, size_t bytes)
+void author_state_name(const graph_node *node, int s, char *name, size_t bytes)
 {
     const char *of = node->updates ? node->updates->name : node->name;
     if (node->op->state_names[s])
@@ -159,7 +158,7 @@ static bool states_open(author *a, const graph_node *node)
     for (int s = 0; s < count; s++) {
         if (!array_new(&a->states[node->id][s], &types[s], 1))
             return false;
-        state_name(node, s, name, sizeof name);
+        author_state_name(node, s, name, sizeof name);
         author_begin(a, name, &a->states[node->id][s]);
     }
     return true;
@@ -329,7 +328,7 @@ rule_array author_tensor(const author *a, const weir_tensor *tensor, int micro)
 rule_array author_kept(const author *a, const char *name, weir_src *src)
 {
     char own[512];
-    const weir_tensor *tensor = kept_named(a->graph, name);
+    const weir_tensor *tensor = author_kept_named(a->graph, name);
     if (tensor) {
         *src = tensor->src;
         return copy_of(&a->values[tensor->id], a->values[tensor->id].copies - 1);
@@ -337,7 +336,7 @@ rule_array author_kept(const author *a, const char *name, weir_src *src)
     for (int n = 0; n < a->graph->nodes.count; n++) {
         const graph_node *node = a->graph->nodes.item[n];
         for (int s = 0; s < STATES_MAX && a->states[n][s].at; s++) {
-            state_name(node, s, own, sizeof own);
+            author_state_name(node, s, own, sizeof own);
             *src = node->updates ? node->updates->src : node->src;
             if (!strcmp(own, name))
                 return a->states[n][s];

@@ -44,6 +44,12 @@ bool author_input(const author *a, const char *name, int64_t step, int micro, co
 /* Fills an array with what a value that lives from step to step begins with. */
 void author_begin(const author *a, const char *name, const rule_array *array);
 
+/* A parameter or a state of the graph. NULL: there is none of this name. */
+const weir_tensor *author_kept_named(const weir_graph *graph, const char *name);
+
+/* Writes the name of state s of a node, as a plan has it: "h0/q/weight:adamw.m". */
+void author_state_name(const graph_node *node, int s, char *name, size_t bytes);
+
 /* Whether a parameter or state of the graph begins as this says; true of all that the graph does not know. */
 bool author_begins_so(const weir_graph *graph, uint64_t key_seed, const char *name, const plan_init *init);
 

@@ -184,6 +184,8 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define author_input dual_author_input
 #define author_begin dual_author_begin
 #define author_begins_so dual_author_begins_so
+#define author_kept_named dual_author_kept_named
+#define author_state_name dual_author_state_name
 
 #endif
 #endif

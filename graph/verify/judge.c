@@ -159,11 +159,6 @@ void judge_free(judge *j)
     free(j);
 }
 
-size_t judge_classes(const judge *j)
-{
-    return j->count;
-}
-
 static bool is_scaled(const judge_call *call)
 {
     bool scaled = false;

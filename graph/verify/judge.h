@@ -7,8 +7,8 @@
  * A dimension that a box cuts belongs to a *group*: the dimensions of the operands that are cut together, as the rows of x and of
  * y in y = x W. A group is merged in one step: the call is computed for the box, for what is outside of it, and for both as one.
  * An output with a dimension in the group must consist of the two results; one without must be their sum (then each is a
- * *term*), or equal each of them. When all groups have been merged, the call is the op. Nobody
- * says what the groups are: dimensions that are cut at the same fractions are tried as one group, then as several.
+ * *term*), or equal each of them. When all groups have been merged, the call is the op. Groups are found by trying: dimensions
+ * that are cut at the same fractions as one group, then as several.
  *
  * A term has a *share*: a field element, random for a part of a sum, so that shares of terms add up to 1 exactly when the terms are
  * the whole sum. An op that reads terms must be linear in them, and its output is a term again. A value may also be the logical one
@@ -50,8 +50,5 @@ void judge_free(judge *j);
 
 /* E_WRONG: the call computes neither a part nor a term; E_MEMORY. Then `error` has a sentence without names. */
 weir_status judge_make(judge *j, const judge_call *call, char *error, size_t error_bytes);
-
-/* Classes that have been judged. */
-size_t judge_classes(const judge *j);
 
 #endif

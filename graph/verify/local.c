@@ -12,8 +12,6 @@
 #include "graph/verify/author.h"
 #include "graph/verify/local_inside.h"
 
-#define PROGRESS_NS 1000000000
-
 weir_status local_error(const struct local *l, weir_status status, const char *format, ...)
 {
     const weir_plan *plan = l->plan;
@@ -73,6 +71,18 @@ static weir_status give(struct local *l, const plan_host *host, uint32_t t)
     l->claims[t] = claim_whole(lookup_same(l->lookup, node->out[0]));
     return is_whole_box(&l->plan->tensors[t]) ? WEIR_OK
                                               : error_set(WEIR_E_WRONG, "the input \"%s\" is not whole where it enters", name);
+}
+
+weir_status local_claim(struct local *l, uint32_t t, const claim *made)
+{
+    const claim *there = &l->claims[t];
+    const bool differs = there->known && (there->tensor != made->tensor || !field_equal(there->share, made->share) ||
+                                          !field_equal(there->scale, made->scale));
+    if (differs)
+        return local_error(l, WEIR_E_WRONG, "it writes \"%s\" over \"%s\", which is \"%s\"", made->tensor ? made->tensor->name : "0",
+                           plan_text(l->plan, l->plan->tensors[t].name), there->tensor ? there->tensor->name : "0");
+    l->claims[t] = *made;
+    return WEIR_OK;
 }
 
 /* The arrays of a kernel's operands, with the claims of its inputs; arrays[n] is told from others by places[n], where nothing is
@@ -191,7 +201,7 @@ static void kept_begin(struct local *l)
     for (uint32_t p = 0; p < l->plan->params_count; p++) {
         const plan_param *param = &l->plan->params[p];
         const char *name = plan_text(l->plan, param->name);
-        const weir_tensor *tensor = lookup_kept(l->lookup, name);
+        const weir_tensor *tensor = author_kept_named(l->graph, name);
         const bool is_scale = !tensor && strstr(name, PLAN_LOSS_SCALE);
         if (!tensor && !is_scale && param->shards.count && (l->states[p] = POOL_NEW(&l->pool, weir_tensor, 1)) != NULL)
             *l->states[p] = (weir_tensor){.id = -2 - (int)p, .name = name, .type = type_of_param(l->plan, param)};
@@ -214,9 +224,8 @@ static bool collective_ready(struct local *l, const plan_collective *of)
     return ready;
 }
 
-static weir_status kernels_run(struct local *l, void (*progress)(void *ctx, double part), void *ctx)
+static weir_status kernels_run(struct local *l, proof *p)
 {
-    int64_t told_ns = graph_now_ns();
     uint32_t left = l->plan->kernels_count, before = 0;
     weir_status status = WEIR_OK;
     while (!status && left && left != before) {
@@ -227,10 +236,7 @@ static weir_status kernels_run(struct local *l, void (*progress)(void *ctx, doub
                 continue;
             status = c ? local_collective(l, &l->plan->collectives[c - 1]) : kernel_make(l, k);
             left -= c ? l->plan->collectives[c - 1].members.count : 1;
-            if (!progress || graph_now_ns() - told_ns < PROGRESS_NS)
-                continue;
-            told_ns = graph_now_ns();
-            progress(ctx, 1 - (double)left / (double)l->plan->kernels_count);
+            proof_fired(p);
         }
     }
     for (uint32_t k = 0; !status && left && k < l->plan->kernels_count; k++) {
@@ -305,15 +311,15 @@ static void local_close(struct local *l)
     free(l);
 }
 
-weir_status local_verify(const weir_graph *graph, const weir_plan *plan, uint64_t seed, uint64_t bytes_max,
-                         void (*progress)(void *ctx, double part), void *ctx)
+weir_status local_verify(const weir_graph *graph, const weir_plan *plan, proof *p, uint64_t bytes_max)
 {
     struct local *l = calloc(1, sizeof *l);
     if (l)
-        *l = (struct local){.graph = graph, .plan = plan, .seed = seed, .unit = {.id = -1, .name = "1"}};
+        *l = (struct local){.graph = graph, .plan = plan, .seed = p->opts.seed, .unit = {.id = -1, .name = "1"}};
     weir_status status = l && local_open(l, bytes_max)
                              ? WEIR_OK
                              : error_set(WEIR_E_MEMORY, "no memory to verify a plan of %u kernels", plan->kernels_count);
+    p->firings = plan->kernels_count;
     if (!status) {
         kept_begin(l);
         status = check_inits(l);
@@ -321,7 +327,7 @@ weir_status local_verify(const weir_graph *graph, const weir_plan *plan, uint64_
     if (!status)
         status = outside_begin(l);
     if (!status)
-        status = kernels_run(l, progress, ctx);
+        status = kernels_run(l, p);
     if (!status)
         status = outside_end(l);
     if (!status)

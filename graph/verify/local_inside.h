@@ -62,6 +62,9 @@ weir_status local_convert(struct local *l, rule_call *call);
 weir_status local_hand_on(struct local *l, const rule_call *call);
 weir_status local_collective(struct local *l, const plan_collective *of);
 
+/* Gives a tensor its claim. E_WRONG: it has another one, as a parameter has, or what two kernels write. */
+weir_status local_claim(struct local *l, uint32_t tensor, const claim *made);
+
 /* The kernel of a member. */
 const plan_kernel *local_member(const struct local *l, const plan_collective *of, uint32_t m);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/base/base.h"
+#include "graph/verify/author.h"
 #include "graph/verify/local_inside.h"
 
 /* ---- conversions ---- */
@@ -44,13 +45,12 @@ weir_status local_convert(struct local *l, rule_call *call)
         return local_error(l, status, "%s", error);
     if (one.tensor && one.tensor != &l->unit && !lookup_same_shape(&call->out[0], &one.tensor->type))
         return local_error(l, WEIR_E_WRONG, "its output has another shape than \"%s\"", one.tensor->name);
-    l->claims[local_operand(l, &l->kernel->out, 0)] = one;
     const char *layout = strrchr(plan_text(l->plan, l->kernel->name), '>');
     if (!l->suspect && call->out[0].count && !claim_is_whole(&one) && claim_is_one(one.scale) && layout && !strchr(layout, 'P')) {
         l->suspect = l->kernel;
         l->suspected = local_operand(l, &l->kernel->out, 0);
     }
-    return WEIR_OK;
+    return local_claim(l, local_operand(l, &l->kernel->out, 0), &one);
 }
 
 /* A copy, or a cast of reals. */
@@ -64,13 +64,12 @@ weir_status local_hand_on(struct local *l, const rule_call *call)
         return local_error(l, WEIR_E_WRONG, "its output is another part of \"%s\" than its input",
                             given.tensor ? given.tensor->name : "");
     const uint32_t t = local_operand(l, &l->kernel->out, 0);
-    const weir_tensor *kept = l->param[t] ? lookup_kept(l->lookup, plan_text(l->plan, l->plan->params[l->param[t] - 1].name)) : NULL;
+    const weir_tensor *kept = l->param[t] ? author_kept_named(l->graph, plan_text(l->plan, l->plan->params[l->param[t] - 1].name)) : NULL;
     if (kept && kept->update && given.tensor == lookup_same(l->lookup, kept->update->in[0])) { /* a state is set to it */
         l->updated[t] = claim_is_whole(&given);
         return l->updated[t] ? WEIR_OK : local_error(l, WEIR_E_WRONG, "it writes a part of a sum over \"%s\"", kept->name);
     }
-    l->claims[t] = given;
-    return WEIR_OK;
+    return local_claim(l, t, &given);
 }
 
 /* ---- collectives ---- */
@@ -107,7 +106,9 @@ static weir_status sum_make(struct local *l, const plan_collective *of, uint32_t
             if (given->cells)
                 return local_error(l, WEIR_E_WRONG, "it adds terms of which devices have different parts");
         }
-        l->claims[to] = sum;
+        const weir_status status = local_claim(l, to, &sum);
+        if (status)
+            return status;
     }
     return WEIR_OK;
 }
@@ -120,8 +121,7 @@ static weir_status move_make(struct local *l, const plan_collective *of, const p
     if (!plan_same_part(&l->plan->tensors[from], &l->plan->tensors[to]))
         return local_error(l, WEIR_E_WRONG, "it takes another part of \"%s\" than it is given",
                             plan_text(l->plan, l->plan->tensors[to].name));
-    l->claims[to] = l->claims[from];
-    return WEIR_OK;
+    return local_claim(l, to, &l->claims[from]);
 }
 
 weir_status local_collective(struct local *l, const plan_collective *of)

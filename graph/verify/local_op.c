@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/base/base.h"
+#include "graph/verify/author.h"
 #include "graph/verify/local_inside.h"
 
 enum { OUTS_MAX = 16 };
@@ -27,15 +28,10 @@ struct held *local_hold(struct local *l, const field_value *at)
 
 /* ---- an op of the graph ---- */
 
-/* "h0/q/weight:adamw.m", as a plan names it. */
 static bool is_state_of(const graph_node *node, int s, const char *name)
 {
-    const char *of = node->updates ? node->updates->name : node->name;
     char own[512];
-    if (node->op->state_names[s])
-        snprintf(own, sizeof own, "%s:%s.%s", of, node->op->name, node->op->state_names[s]);
-    else
-        snprintf(own, sizeof own, "%s:%s.%d", of, node->op->name, s);
+    author_state_name(node, s, own, sizeof own);
     return !strcmp(own, name);
 }
 
@@ -66,14 +62,12 @@ static weir_status check_firings(const struct local *l, const graph_node *node)
 }
 
 /* An update writes the parameter or state in its place. */
-static weir_status take_update(struct local *l, const graph_node *node, const claim *made)
+static weir_status take_update(struct local *l, const claim *made)
 {
     const uint32_t t = local_operand(l, &l->kernel->out, 0);
     const char *name = plan_text(l->plan, l->plan->tensors[t].name);
     if (!claim_is_whole(made))
         return local_error(l, WEIR_E_WRONG, "it writes a term of a sum, or a scaled value, over \"%s\"", name);
-    if (l->claims[t].known && l->claims[t].tensor != lookup_same(l->lookup, node->updates))
-        return local_error(l, WEIR_E_WRONG, "it writes the next \"%s\" over \"%s\"", node->updates->name, name);
     l->updated[t] = true;
     return WEIR_OK;
 }
@@ -111,7 +105,7 @@ static weir_status take_outputs(struct local *l, const graph_node *node, const r
         held->claim = made[o];
         held->claim.tensor = is_zero(&made[o]) ? NULL : lookup_same(l->lookup, tensor);
     }
-    return node->updates ? take_update(l, node, &made[0]) : WEIR_OK;
+    return node->updates ? take_update(l, &made[0]) : WEIR_OK;
 }
 
 static weir_status no_node(const struct local *l, const rule_call *call, const claim *claims)
@@ -135,6 +129,12 @@ static int moved_by(const weir_op *op)
     return !strcmp(op->name, "adamw_moved") ? 2 : !strcmp(op->name, "sgd_moved");
 }
 
+/* Ops to which the compiler gives a factor: the scale of the loss, or its inverse. */
+static bool takes_factor(const weir_op *op)
+{
+    return !strcmp(op->name, "grad_seed") || !strcmp(op->name, "adamw") || !strcmp(op->name, "sgd");
+}
+
 /* Without the compiler's factor of 1, and without states that are values. */
 static const graph_node *find_node(const struct local *l, const rule_call *given)
 {
@@ -145,7 +145,7 @@ static const graph_node *find_node(const struct local *l, const rule_call *given
         call.in_count -= moved;
         call.out_count -= moved;
     }
-    if (call.in_count > 0 && l->tensors[call.in_count - 1] == &l->unit)
+    if (takes_factor(call.op) && call.in_count > 0 && l->tensors[call.in_count - 1] == &l->unit)
         call.in_count--;
     return lookup_node(l->lookup, &call, l->tensors, l->plan->actors[l->kernel->actor.i].program.i,
                        plan_text(l->plan, l->kernel->name));
@@ -309,7 +309,7 @@ weir_status local_ops(struct local *l, rule_call *call)
     for (uint32_t o = 0; !status && o < l->kernel->out.count; o++) {
         const struct held *held = local_hold(l, call->out[o].at);
         if (held && held->claim.known)
-            l->claims[local_operand(l, &l->kernel->out, o)] = held->claim;
+            status = local_claim(l, local_operand(l, &l->kernel->out, o), &held->claim);
     }
     return status;
 }

@@ -116,14 +116,6 @@ void lookup_free(lookup *l)
     free(l);
 }
 
-const weir_tensor *lookup_kept(const lookup *l, const char *name)
-{
-    for (int t = 0; t < l->graph->tensors.count; t++)
-        if (!l->graph->tensors.item[t]->node && !strcmp(l->graph->tensors.item[t]->name, name))
-            return l->graph->tensors.item[t];
-    return NULL;
-}
-
 const graph_node *lookup_host(const lookup *l, const char *name, plan_host_kind kind)
 {
     for (int n = 0; n < l->graph->nodes.count; n++)
@@ -182,9 +174,9 @@ const graph_node *lookup_node(const lookup *l, const rule_call *call, const weir
 
 const weir_tensor *lookup_accumulated(const lookup *l, const weir_tensor *tensor)
 {
-    for (int n = 0; n < l->graph->nodes.count; n++) {
-        const graph_node *node = l->graph->nodes.item[n];
-        if (node->fills && !strcmp(node->op->name, "accumulate") && lookup_same(l, node->in[0]) == lookup_same(l, tensor))
+    for (int i = l->first[list_of(l, lookup_same(l, tensor))] - 1; i >= 0; i = l->next[i] - 1) {
+        const graph_node *node = l->graph->nodes.item[i];
+        if (node->fills && !strcmp(node->op->name, "accumulate"))
             return node->out[0];
     }
     return NULL;

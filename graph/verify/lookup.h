@@ -21,9 +21,6 @@ void lookup_free(lookup *l);
 /* The tensor that stands for this one. NULL of NULL. */
 const weir_tensor *lookup_same(const lookup *l, const weir_tensor *tensor);
 
-/* A parameter or a state. NULL: there is none of this name. */
-const weir_tensor *lookup_kept(const lookup *l, const char *name);
-
 /* An input or a fetch. NULL: there is none. */
 const graph_node *lookup_host(const lookup *l, const char *name, plan_host_kind kind);
 

@@ -316,12 +316,12 @@ static weir_status verify_round(struct verifying *v, uint64_t seed)
     return status;
 }
 
-static weir_status verify_local(const struct verifying *v)
+static weir_status verify_local(struct verifying *v)
 {
     const weir_verify_opts *opts = &v->proof.opts;
     uint64_t most;
     const weir_status status = proof_memory(v->proof.call, opts_src(opts), opts->memory, &most);
-    return status ? status : local_verify(v->graph, v->plan, opts->seed, most, opts->progress, opts->ctx);
+    return status ? status : local_verify(v->graph, v->plan, &v->proof, most);
 }
 
 weir_status weir_plan_verify_at(const weir_graph *graph, const weir_plan *plan, const weir_verify_opts *given)

@@ -109,15 +109,20 @@ Test(verify_local, a_plan_for_many_devices_is_right)
 
 /* ---- what is wrong is named ---- */
 
+static plan_kernel *kernel_of(weir_plan *plan, const char *name)
+{
+    uint32_t k = 0;
+    while (k < plan->kernels_count && strcmp(plan_text(plan, plan->kernels[k].name), name))
+        k++;
+    cr_assert_lt(k, plan->kernels_count, "the plan has no %s", name);
+    return &plan->kernels[k];
+}
+
 static weir_plan *without_a_source(const weir_plan *plan, const char *name)
 {
     weir_plan *wrong = plan_copy(plan);
-    uint32_t k = 0;
     cr_assert_not_null(wrong);
-    while (k < wrong->kernels_count && strcmp(plan_text(wrong, wrong->kernels[k].name), name))
-        k++;
-    cr_assert_lt(k, wrong->kernels_count, "the plan has no %s", name);
-    wrong->kernels[k].in.count--;
+    kernel_of(wrong, name)->in.count--;
     return wrong;
 }
 
@@ -140,6 +145,23 @@ Test(verify_local, a_fetch_that_is_no_whole_value_is_wrong)
     weir_plan *plan = weir_compile(g), *wrong = without_a_source(plan, "loss>B");
     cr_expect_eq(weir_plan_verify(g, wrong, .local = true), WEIR_E_WRONG);
     cr_expect(strstr(weir_error(), "the fetch \"loss\" is not the whole value"), "%s", weir_error());
+    weir_plan_free(wrong);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+static plan_operand *output_of(weir_plan *plan, const char *name)
+{
+    return &plan->operands[kernel_of(plan, name)->out.first];
+}
+
+Test(verify_local, a_kernel_that_writes_over_another_value_is_named)
+{
+    weir_graph *g = gpt((layout){0}, 1);
+    weir_plan *plan = weir_compile(g, .no_fusion = true), *wrong = plan_copy(plan);
+    *output_of(wrong, "h0/down") = *output_of(wrong, "h0/o");
+    cr_expect_eq(weir_plan_verify(g, wrong, .local = true), WEIR_E_WRONG);
+    cr_expect(strstr(weir_error(), "h0/down (linear) on cpu:0: ") && strstr(weir_error(), "over \"h0/o\""), "%s", weir_error());
     weir_plan_free(wrong);
     weir_plan_free(plan);
     weir_graph_free(g);
