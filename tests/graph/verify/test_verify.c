@@ -13,7 +13,7 @@
 
 TestSuite(verify, .timeout = FULL(6000, 600));
 
-enum { MODELS = EFFORT(FULL(300, 24), 4, 1), LAYOUTS = 5, SEED = 4711 };
+enum { MODELS = EFFORT(FULL(300, 40), 4, 1), LAYOUTS = 5, SEED = 4711 };
 
 #define OK(call) cr_assert_eq((call), WEIR_OK, "%s", weir_error())
 
@@ -24,6 +24,8 @@ static void expect_right(weir_graph *g, weir_plan *plan, const char *what)
     cr_assert(plan, "%s: %s", what, weir_error());
     weir_status status = weir_plan_verify(g, plan, .seed = SEED);
     cr_expect_eq(status, WEIR_OK, "%s: %s", what, weir_error());
+    status = weir_plan_verify(g, plan, .seed = SEED, .local = true);
+    cr_expect_eq(status, WEIR_OK, "%s, each kernel alone: %s", what, weir_error());
     weir_plan_free(plan);
 }
 
@@ -39,8 +41,8 @@ Test(verify, a_perceptron_on_two_devices_is_right)
 
 Test(verify, a_gpt_is_right_in_every_layout_and_precision)
 {
-    const layout lies[] = {{0}, {.dp = 2, .zero = true}, {.tp = 2}, {.dp = 2, .tp = 2, .micro = 2}, {.pp = 2, .micro = 2},
-                           {.dp = 2, .tp = 2, .pp = 2, .micro = 4, .zero = true}};
+    const layout lies[] = {{0}, {.dp = 2, .zero = true}, {.dp = 3}, {.tp = 2}, {.dp = 2, .tp = 2, .micro = 2}, {.pp = 2, .micro = 2},
+                           {.tp = 4, .pp = 2, .micro = 4}, {.dp = 2, .tp = 2, .pp = 2, .micro = 4, .zero = true}};
     const weir_dtype precisions[] = {WEIR_F32, WEIR_BF16, WEIR_F16};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         weir_graph *g = gpt(lies[i]);

@@ -1,4 +1,7 @@
-/* tests/graph/verify/test_verify_local.c: each kernel of a plan judged alone. */
+/* tests/graph/verify/test_verify_local.c: each kernel of a plan judged alone. test_verify.c and test_mutants.c do it for their plans,
+ * too. */
+#include "tests/graph/verify/models.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +17,9 @@
 
 TestSuite(verify_local, .timeout = 600);
 
-enum { MODELS = EFFORT(FULL(300, 40), 4, 1), LAYOUTS = 5, SEED = 4711 };
+enum { MODELS = EFFORT(FULL(75, 11), 2, 1), LAYOUTS = 5, SEED = 4711 };
 
-static text corpus = {.bytes = (uint8_t *)"a text of which nobody reads a word", .count = 35};
-
-static weir_graph *gpt(layout lies, int layers)
-{
-    const gpt_config config = {.layers = layers, .dim = 8, .heads = 2, .seq = 4, .vocab = 16, .batch = 8, .layout = lies,
-                               .optimizer = weir_adamw(.lr = 0.01, .clip_norm = 1), .corpus = &corpus};
-    weir_graph *g = gpt_train_graph(&config);
-    cr_assert(g && !weir_graph_mistake(g), "%s", g ? weir_graph_mistake(g) : "no memory");
-    return g;
-}
+static const text corpus = {.bytes = (uint8_t *)"a text of which nobody reads a word", .count = 35};
 
 static void expect_right(weir_graph *g, weir_plan *plan, const char *what)
 {
@@ -35,38 +29,10 @@ static void expect_right(weir_graph *g, weir_plan *plan, const char *what)
     weir_plan_free(plan);
 }
 
-Test(verify_local, a_gpt_is_right_in_every_layout_and_precision)
-{
-    const layout lies[] = {{0}, {.dp = 2, .zero = true}, {.dp = 3}, {.tp = 2}, {.dp = 2, .tp = 2, .micro = 2}, {.pp = 2, .micro = 2},
-                           {.tp = 4, .pp = 2, .micro = 4}, {.dp = 2, .tp = 2, .pp = 2, .micro = 4, .zero = true}};
-    const weir_dtype precisions[] = {WEIR_F32, WEIR_BF16, WEIR_F16};
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        weir_graph *g = gpt(lies[i], 2);
-        const int micro = lies[i].micro ? lies[i].micro : 1;
-        for (int p = 0; p < 3; p++)
-            expect_right(g, weir_compile(g, .micro_batches = micro, .precision = precisions[p]), "gpt");
-        expect_right(g, weir_compile(g, .micro_batches = micro, .no_fusion = true), "gpt without fusion");
-        expect_right(g, weir_compile(g, .micro_batches = micro, .per_host = 2), "gpt on hosts of two devices");
-        weir_graph_free(g);
-    }
-}
-
-Test(verify_local, random_models_are_right_in_random_layouts)
-{
-    for (uint64_t model = 0; model < MODELS; model++)
-        for (uint64_t lies = 0; lies < LAYOUTS; lies++) {
-            char what[64];
-            weir_graph *g = random_model(SEED + model, lies);
-            snprintf(what, sizeof what, "model %llu, layout %llu", (unsigned long long)model, (unsigned long long)lies);
-            expect_right(g, weir_compile(g, .micro_batches = random_model_micro(SEED + model), .seed = model), what);
-            weir_graph_free(g);
-        }
-}
-
 Test(verify_local, random_models_on_accelerators_are_right)
 {
     mesh_takes_fakes = true;
-    for (uint64_t model = 0; model < MODELS / 4 + 1; model++)
+    for (uint64_t model = 0; model < MODELS; model++)
         for (uint64_t lies = 0; lies < LAYOUTS; lies++) {
             weir_graph *g = random_model(model, lies);
             fakes_put(g, fakes_all);
@@ -80,7 +46,7 @@ Test(verify_local, a_gpt_within_the_smallest_limit_is_right_with_and_without_a_d
 {
     const layout lies[] = {{0}, {.dp = 2, .zero = true}, {.tp = 2, .pp = 2, .micro = 2}};
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        weir_graph *g = gpt(lies[i], 2);
+        weir_graph *g = gpt(lies[i]);
         const int micro = lies[i].micro ? lies[i].micro : 1;
         for (int disk = 0; disk < 2; disk++) {
             unsigned long long bytes = 0;
@@ -128,7 +94,7 @@ static weir_plan *without_a_source(const weir_plan *plan, const char *name)
 
 Test(verify_local, a_conversion_that_loses_a_term_is_named_with_its_reader)
 {
-    weir_graph *g = gpt((layout){.dp = 2}, 1);
+    weir_graph *g = gpt((layout){.dp = 2});
     weir_plan *plan = weir_compile(g), *wrong = without_a_source(plan, "head/weight.grad>B,B");
     cr_expect_eq(weir_plan_verify(g, wrong, .local = true), WEIR_E_WRONG);
     cr_expect(strstr(weir_error(), "head/weight.grad>B,B (box) on cpu:") && strstr(weir_error(), "makes a part or a multiple of") &&
@@ -141,7 +107,7 @@ Test(verify_local, a_conversion_that_loses_a_term_is_named_with_its_reader)
 
 Test(verify_local, a_fetch_that_is_no_whole_value_is_wrong)
 {
-    weir_graph *g = gpt((layout){.dp = 2}, 1);
+    weir_graph *g = gpt((layout){.dp = 2});
     weir_plan *plan = weir_compile(g), *wrong = without_a_source(plan, "loss>B");
     cr_expect_eq(weir_plan_verify(g, wrong, .local = true), WEIR_E_WRONG);
     cr_expect(strstr(weir_error(), "the fetch \"loss\" is not the whole value"), "%s", weir_error());
@@ -157,7 +123,7 @@ static plan_operand *output_of(weir_plan *plan, const char *name)
 
 Test(verify_local, a_kernel_that_writes_over_another_value_is_named)
 {
-    weir_graph *g = gpt((layout){0}, 1);
+    weir_graph *g = gpt((layout){0});
     weir_plan *plan = weir_compile(g, .no_fusion = true), *wrong = plan_copy(plan);
     *output_of(wrong, "h0/down") = *output_of(wrong, "h0/o");
     cr_expect_eq(weir_plan_verify(g, wrong, .local = true), WEIR_E_WRONG);
@@ -169,7 +135,7 @@ Test(verify_local, a_kernel_that_writes_over_another_value_is_named)
 
 Test(verify_local, a_call_that_takes_more_memory_than_it_may_is_refused)
 {
-    weir_graph *g = gpt((layout){.dp = 2}, 1);
+    weir_graph *g = gpt((layout){.dp = 2});
     weir_plan *plan = weir_compile(g);
     cr_expect_eq(weir_plan_verify(g, plan, .local = true, .memory = "1KiB"), WEIR_E_MEMORY);
     cr_expect(strstr(weir_error(), "take more memory than there is"), "%s", weir_error());
