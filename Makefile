@@ -344,7 +344,8 @@ test: all tests ## build and run every suite; SUITES="..." for some, SAN=... und
 
 # What holds the proof of plans to account, with all that it has; and suites of which every plan is proven, which takes much longer
 # than to run it (tests/support/proven.h).
-PROOFS := test_field test_bound test_rules test_rules_element test_rules_model test_verify test_mutants test_changes
+PROOFS := test_field test_bound test_rules test_rules_element test_rules_model test_verify test_verify_local test_mutants \
+          test_changes test_gradients test_same test_graph_table
 PROVEN := test_layouts test_limit test_precision test_sums test_copies test_offload
 PROVES := $(filter prove,$(MAKECMDGOALS))
 prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two

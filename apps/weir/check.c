@@ -37,17 +37,10 @@ static int check_graph(const weir_plan *plan, const char *path, bool local)
 
 /* ---- two plans ---- */
 
-static void show_part(void *ctx, double part)
-{
-    (void)ctx;
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%s: comparing the plans, %.0f %%\r", program, 100 * part);
-}
-
 /* -1: they compute the same; else the exit status, after reporting. */
 static int check_same(const weir_plan *plan, const char *other_path, const char *only)
 {
-    const weir_verify_opts opts = {.size = sizeof opts, .progress = show_part, .program = only};
+    const weir_verify_opts opts = {.size = sizeof opts, .progress = show_proven, .program = only};
     int status;
     weir_plan *other = command_load(program, other_path, &status);
     if (other && weir_plan_same_at(plan, other, &opts)) {
