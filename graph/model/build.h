@@ -103,6 +103,18 @@ typedef struct graph_name {
     int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
 } graph_name;
 
+/* A parameter's value in the file that the graph was read from (include/weir/onnx.h). */
+typedef struct graph_value {
+    weir_tensor *tensor;
+    const void *data;          /* in the pool */
+} graph_value;
+
+/* A second name of a tensor. */
+typedef struct graph_alias {
+    const char *name;
+    weir_tensor *tensor;
+} graph_alias;
+
 typedef struct graph_program {
     const char *name;
     const char *prefix;        /* of the names of what it builds: "", "eval/" */
@@ -119,6 +131,8 @@ struct weir_graph {
     POOL_LIST(weir_tensor *) tensors;
     POOL_LIST(graph_node *) nodes;
     POOL_LIST(graph_scope) scopes;
+    POOL_LIST(graph_value) values;
+    POOL_LIST(graph_alias) aliases;
     graph_name *names;         /* hash set of the names in use */
     int names_count, names_room;
     const char *mistake;
@@ -176,6 +190,8 @@ weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *
 weir_mesh *graph_default_mesh(weir_graph *graph);
 
 /* `name` behind the program's and the scope's prefix, entered as in use; a mistake when it was. */
+/* Whether something of the graph has this name, as it is known outside. */
+bool graph_name_used(weir_graph *g, const char *full);
 const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
 
 /* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by

@@ -106,6 +106,12 @@ weir_tensor *weir_layernorm_at(weir_tensor *x, const weir_norm_opts *opts);
 /* x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019) */
 #define weir_rmsnorm(x, ...) weir_rmsnorm_at(x, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
 weir_tensor *weir_rmsnorm_at(weir_tensor *x, const weir_norm_opts *opts);
+/* The same with a gain [last] and a bias [last] that exist already, both f32. NULL: a parameter as above. */
+#define weir_layernorm_with(x, gain, bias, ...) \
+    weir_layernorm_with_at(x, gain, bias, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_layernorm_with_at(weir_tensor *x, weir_tensor *gain, weir_tensor *bias, const weir_norm_opts *opts);
+#define weir_rmsnorm_with(x, gain, ...) weir_rmsnorm_with_at(x, gain, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_rmsnorm_with_at(weir_tensor *x, weir_tensor *gain, const weir_norm_opts *opts);
 
 /* Index (i32) of the largest element of the last dimension, which is dropped; the first one of equals. */
 #define weir_argmax(x, ...) weir_argmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
