@@ -202,7 +202,7 @@ MISTAKE(a_negative_size, "@: x: [8, -3] is not a valid shape: each dimension mus
 MISTAKE(a_huge_size,
         "@: w: [4611686018427387904, 4] is not a valid shape: each dimension must be at least 1, and there may be at most 2^57 - 1 elements",
         HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
-MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
+MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
 MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
         HERE weir_param(g, WEIR_F32, {8}))
 MISTAKE(a_split_without_its_dimension,
@@ -289,7 +289,7 @@ MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where 
         HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
 MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: .eps is nan; it must be a finite number of 0 or more", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
-MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
+MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
 MISTAKE(an_init_that_is_no_number, "@: w: .init has the numbers nan and 0; both must be finite",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
 #define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
@@ -318,7 +318,7 @@ MISTAKE(an_sbp_that_is_a_number,
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))
-MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_call(nothing, {ids()}, .shape = {2}))
+MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_call(nothing, {ids()}, .shape = {2}))
 
 static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
 MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",

@@ -11,6 +11,7 @@
 #include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/base.h"
+#include "graph/base/dtype.h"
 #include "graph/base/error.h"
 #include "graph/base/names.h"
 
@@ -77,20 +78,13 @@ static float init_value(const plan_init *init, int64_t index)
     }
 }
 
-static void fill_real(weir_dtype dtype, float value, int64_t i, void *row)
-{
-    weir_from_f32(&value, 1, dtype, (char *)row + (size_t)i * weir_dtype_bytes(dtype));
-}
-
 static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int64_t length, void *row)
 {
     for (int64_t i = 0; i < length; i++) {
         if (weir_dtype_real(dtype))
-            fill_real(dtype, init_value(init, first + i), i, row);
-        else if (dtype == WEIR_I32)
-            ((int32_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (int32_t)init->a : 0;
+            dtype_set(dtype, row, i, (double)init_value(init, first + i));
         else
-            ((uint8_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (uint8_t)init->a : 0;
+            dtype_set(dtype, row, i, init->kind == WEIR_INIT_VALUE ? init->a : 0);
     }
 }
 

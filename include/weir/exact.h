@@ -61,7 +61,7 @@ bool weir_exact_larger(const weir_kernel_args *args, weir_exact a, weir_exact b)
 
 bool weir_exact_equal(weir_exact a, weir_exact b);
 
-/* True, and the number, if it is an integer of 32 bits: an id, a label. Elements of i32 and u8 tensors are integers. */
+/* True, and the number, if it is an integer of 32 bits: an id, a label. Elements of i64, i32, i8 and u8 tensors are integers. */
 bool weir_exact_is_int(weir_exact a, int64_t *number);
 
 WEIR_C_END

@@ -254,7 +254,8 @@ weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
  * not train (weir_graph_program) the result is x. */
 #define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, const weir_op_opts *opts);
-/* Converts to another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
+/* Converts to another dtype. A value that an integer dtype does not hold becomes the nearest that it holds, a fraction is cut
+ * off (towards zero), and NaN becomes 0. Between integers and f16 or bf16, values are rounded to f32 on the way. */
 #define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, const weir_op_opts *opts);
 

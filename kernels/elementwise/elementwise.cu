@@ -96,13 +96,15 @@ template <class T> struct term_sum {
     DEVICE float load(const T *x) { return real_load(x); }
     DEVICE void store(T *to, float x) { real_store(to, x); }
 };
-template <class T> struct integer_sum {
-    using type = uint32_t;
-    DEVICE uint32_t load(const T *x) { return (uint32_t)*x; }
-    DEVICE void store(T *to, uint32_t x) { *to = (T)x; }
+template <class T, class U> struct integer_sum {
+    using type = U;
+    DEVICE U load(const T *x) { return (U)*x; }
+    DEVICE void store(T *to, U x) { *to = (T)x; }
 };
-template <> struct term_sum<int32_t> : integer_sum<int32_t> {};
-template <> struct term_sum<uint8_t> : integer_sum<uint8_t> {};
+template <> struct term_sum<int64_t> : integer_sum<int64_t, uint64_t> {};
+template <> struct term_sum<int32_t> : integer_sum<int32_t, uint32_t> {};
+template <> struct term_sum<int8_t> : integer_sum<int8_t, uint32_t> {};
+template <> struct term_sum<uint8_t> : integer_sum<uint8_t, uint32_t> {};
 
 /* y = the sum of the terms, in their order; up to MOST of them. */
 template <class T, int MOST> struct sum_of {
@@ -152,6 +154,10 @@ extern "C" weir_status op_add_many_cuda(const weir_kernel_args *args)
         many_launch<int32_t>(args);
     else if (dtype == WEIR_U8)
         many_launch<uint8_t>(args);
+    else if (dtype == WEIR_I64)
+        many_launch<int64_t>(args);
+    else if (dtype == WEIR_I8)
+        many_launch<int8_t>(args);
     else
         WITH_REAL(dtype, T, many_launch<T>(args));
     return launched(args);

@@ -231,7 +231,7 @@ static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_byt
 {
     char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
     weir_shape target, both;
-    if (!rule_all_real(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
+    if (!shape_of_attrs(args->attrs, &target, error, error_bytes))
         return false;
     if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &target))
         return REFUSE("shape %s does not broadcast to %s", shape_text(&args->in[0].shape, from, sizeof from),
@@ -243,7 +243,7 @@ static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_byt
 /* The target is the output's shard. */
 static bool broadcast_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
-    if (local->in[0].dtype != local->out[0].dtype || !weir_dtype_real(local->in[0].dtype))
+    if (local->in[0].dtype != local->out[0].dtype)
         return REFUSE("%s becomes %s", weir_dtype_name(local->in[0].dtype), weir_dtype_name(local->out[0].dtype));
     return shape_repeats(&local->in[0], &local->out[0], error, error_bytes);
 }
@@ -259,19 +259,33 @@ static void broadcast_to_signatures(const weir_op_args *args, weir_signature_lis
         s->in[0] = own >= 0 && in->dim[own] != 1 ? WEIR_S(own) : WEIR_B;
         s->out[0] = WEIR_S(d);
     }
-    sign_linear(args, list);
+    if (weir_dtype_real(args->in[0].dtype))
+        sign_linear(args, list);
 }
 
-static void repeat_f32(float *y, const float *x, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        y[i] = *x;
-}
+/* y[i] = *x for elements of so many bytes. */
+#define REPEAT(bytes, type)                                             \
+    static void repeat_##bytes(void *y, const void *x, int64_t count)   \
+    {                                                                   \
+        const type value = *(const type *)x;                            \
+        for (int64_t i = 0; i < count; i++)                             \
+            ((type *)y)[i] = value;                                     \
+    }
+REPEAT(8, uint64_t)
+REPEAT(4, uint32_t)
+REPEAT(2, uint16_t)
+REPEAT(1, uint8_t)
 
-static void repeat_half(uint16_t *y, const uint16_t *x, int64_t count)
+static void repeat(void *y, const void *x, int64_t count, size_t bytes)
 {
-    for (int64_t i = 0; i < count; i++)
-        y[i] = *x;
+    if (bytes == 8)
+        repeat_8(y, x, count);
+    else if (bytes == 4)
+        repeat_4(y, x, count);
+    else if (bytes == 2)
+        repeat_2(y, x, count);
+    else
+        repeat_1(y, x, count);
 }
 
 static weir_status broadcast_to_kernel(const weir_kernel_args *args)
@@ -289,10 +303,8 @@ static weir_status broadcast_to_kernel(const weir_kernel_args *args)
         char *to = y + (size_t)(r * inner) * bytes;
         if (n.stride[0][n.rank - 1])
             memcpy(to, from, (size_t)inner * bytes);
-        else if (bytes == sizeof(float))
-            repeat_f32((float *)to, (const float *)from, inner);
         else
-            repeat_half((uint16_t *)to, (const uint16_t *)from, inner);
+            repeat(to, from, inner, bytes);
     }
     return WEIR_OK;
 }

@@ -3,6 +3,7 @@
 #include "graph/base/half.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/common/ops.h"
+#include "graph/base/dtype.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"
 
@@ -430,21 +431,25 @@ static void ref_cast(const kernel_check *c, int out, double *want)
         else if (isnan(x))
             want[i] = 0;
         else
-            want[i] = trunc(to == WEIR_I32 ? clamp(x, INT32_MIN, INT32_MAX) : clamp(x, 0, 255));
+            want[i] = trunc(clamp(x, dtype_least(to), to == WEIR_I64 ? 0x1p63 : dtype_end(to) - 1));
     }
 }
 
 static void put_edges(const weir_view *view)
 {
     const float reals[] = {0, -0.0f, 0.9f, -0.9f, 254.9f, 255, 256, 2147483520.0f, 2147483648.0f, -2147483648.0f,
-                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777216};
-    const int32_t integers[] = {0, -1, 255, 256, INT32_MAX, INT32_MIN, 16777217};
+                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777216, 127.9f, 128, -128.9f, -129,
+                           0x1p63f, -0x1p63f, 0x1.fffffep62f};
+    const int64_t integers[] = {0, -1, 127, 128, -128, -129, 255, 256, INT32_MAX, INT32_MIN, 16777217,
+                                INT64_C(1) << 31, -(INT64_C(1) << 31) - 1, INT64_C(1) << 53, INT64_MIN, INT64_MAX};
+    const int all = sizeof integers / sizeof *integers;
     if (weir_dtype_real(view->dtype))
         weir_from_f32(reals, sizeof reals / sizeof *reals, view->dtype, view->data);
-    else if (view->dtype == WEIR_I32)
-        memcpy(view->data, integers, sizeof integers);
-    else
-        memset(view->data, 255, 1);
+    for (int i = 0; i < all && !weir_dtype_real(view->dtype); i++)
+        if (view->dtype == WEIR_I64)
+            ((int64_t *)view->data)[i] = integers[i];
+        else
+            kernel_set(view, i, clamp((double)integers[i], dtype_least(view->dtype), dtype_end(view->dtype) - 1));
 }
 
 /* Bits are compared, NaN but for its payload. */
@@ -530,6 +535,21 @@ Test(elementwise, halves_alone_have_the_bits_that_they_have_among_others)
             one = dtype == WEIR_F16 ? half_from_f16(y[i]) : half_from_bf16(y[i]);
             cr_assert(!memcmp(&one, &x[i], sizeof one));
         }
+}
+
+/* A double does not tell such integers apart. */
+Test(elementwise, casts_between_integers_lose_nothing_that_fits)
+{
+    int64_t wide[] = {INT64_MAX, INT64_MIN, INT32_MAX, (int64_t)INT32_MAX + 1, INT32_MIN, (int64_t)INT32_MIN - 1, 16777217};
+    const int32_t want[] = {INT32_MAX, INT32_MIN, INT32_MAX, INT32_MAX, INT32_MIN, INT32_MIN, 16777217};
+    int32_t narrow[7];
+    const weir_view in = {.data = wide, .dtype = WEIR_I64, .shape = SHAPE(7), .global = SHAPE(7)};
+    const weir_view out = {.data = narrow, .dtype = WEIR_I32, .shape = SHAPE(7), .global = SHAPE(7)};
+    cr_assert_eq(op_cast.kernel[WEIR_CPU](&(weir_kernel_args){.in = (weir_view *)&in, .in_count = 1, .out = (weir_view *)&out, .out_count = 1}), WEIR_OK);
+    cr_assert(!memcmp(narrow, want, sizeof want));
+    cr_assert_eq(op_cast.kernel[WEIR_CPU](&(weir_kernel_args){.in = (weir_view *)&out, .in_count = 1, .out = (weir_view *)&in, .out_count = 1}), WEIR_OK);
+    for (int i = 0; i < 7; i++)
+        cr_assert_eq(wide[i], want[i]);
 }
 
 Test(elementwise, casts_truncate_and_saturate_between_all_dtypes)
