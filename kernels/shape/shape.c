@@ -183,10 +183,11 @@ const weir_op op_reshape = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
+/* An op whose attributes are the dimensions that the options have. */
+static weir_tensor *to_dims(const weir_op *op, const char *name, weir_tensor *x, const weir_dims_opts *given)
 {
     weir_dims_opts opts;
-    x = op_opts(x, "reshape", given, &opts, sizeof opts);
+    x = op_opts(x, name, given, &opts, sizeof opts);
     shape_attrs attrs = {0};
     while (attrs.rank < WEIR_DIMS_MAX && opts.dims[attrs.rank]) {
         attrs.dim[attrs.rank] = opts.dims[attrs.rank];
@@ -195,9 +196,14 @@ weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
     for (int d = (int)attrs.rank; x && d < WEIR_DIMS_MAX; d++)
         if (opts.dims[d])
             return weir_mistake(x, opts.src,
-                                "reshape: dimension %d is 0, and %lld follows it; a dimension is at least 1",
+                                "%s: dimension %d is 0, and %lld follows it; a dimension is at least 1", name,
                                 (int)attrs.rank, (long long)opts.dims[d]);
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, op, NULL, &x, 1, &attrs}, NULL);
+}
+
+weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
+{
+    return to_dims(&op_reshape, "reshape", x, given);
 }
 
 /* Applies an op whose attributes are the shape of its output. */
@@ -229,21 +235,15 @@ bool shape_repeats(const weir_type *small, const weir_type *large, char *error, 
 
 static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
-    weir_shape target, both;
-    if (!rule_all_real(args, error, error_bytes) || !shape_of_attrs(args->attrs, &target, error, error_bytes))
-        return false;
-    if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &target))
-        return REFUSE("shape %s does not broadcast to %s", shape_text(&args->in[0].shape, from, sizeof from),
-                      shape_text(&target, to, sizeof to));
-    args->out[0] = (weir_type){args->in[0].dtype, target};
-    return true;
+    args->out[0].dtype = args->in[0].dtype;
+    return shape_of_attrs(args->attrs, &args->out[0].shape, error, error_bytes) &&
+           shape_repeats(&args->in[0], &args->out[0], error, error_bytes);
 }
 
 /* The target is the output's shard. */
 static bool broadcast_to_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
-    if (local->in[0].dtype != local->out[0].dtype || !weir_dtype_real(local->in[0].dtype))
+    if (local->in[0].dtype != local->out[0].dtype)
         return REFUSE("%s becomes %s", weir_dtype_name(local->in[0].dtype), weir_dtype_name(local->out[0].dtype));
     return shape_repeats(&local->in[0], &local->out[0], error, error_bytes);
 }
@@ -259,19 +259,32 @@ static void broadcast_to_signatures(const weir_op_args *args, weir_signature_lis
         s->in[0] = own >= 0 && in->dim[own] != 1 ? WEIR_S(own) : WEIR_B;
         s->out[0] = WEIR_S(d);
     }
-    sign_linear(args, list);
+    if (weir_dtype_real(args->in[0].dtype))
+        sign_linear(args, list);
 }
 
-static void repeat_f32(float *y, const float *x, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        y[i] = *x;
-}
+#define REPEAT(bits)                                                                   \
+    static void repeat_##bits(uint##bits##_t *y, const uint##bits##_t *x, int64_t count) \
+    {                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                            \
+            y[i] = *x;                                                                 \
+    }
+REPEAT(8)
+REPEAT(16)
+REPEAT(32)
+REPEAT(64)
 
-static void repeat_half(uint16_t *y, const uint16_t *x, int64_t count)
+/* The element at `from` again and again. */
+static void repeat(void *to, const void *from, size_t bytes, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        y[i] = *x;
+    if (bytes == 1)
+        repeat_8(to, from, count);
+    else if (bytes == 2)
+        repeat_16(to, from, count);
+    else if (bytes == 4)
+        repeat_32(to, from, count);
+    else
+        repeat_64(to, from, count);
 }
 
 static weir_status broadcast_to_kernel(const weir_kernel_args *args)
@@ -289,10 +302,8 @@ static weir_status broadcast_to_kernel(const weir_kernel_args *args)
         char *to = y + (size_t)(r * inner) * bytes;
         if (n.stride[0][n.rank - 1])
             memcpy(to, from, (size_t)inner * bytes);
-        else if (bytes == sizeof(float))
-            repeat_f32((float *)to, (const float *)from, inner);
         else
-            repeat_half((uint16_t *)to, (const uint16_t *)from, inner);
+            repeat(to, from, bytes, inner);
     }
     return WEIR_OK;
 }
@@ -318,6 +329,11 @@ const weir_op op_broadcast_to = {
     .kernel = {[WEIR_CPU] = broadcast_to_kernel},
     .half = WEIR_HALF_FOLLOW,
 };
+
+weir_tensor *weir_expand_at(weir_tensor *x, const weir_dims_opts *given)
+{
+    return to_dims(&op_broadcast_to, "expand", x, given);
+}
 
 weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src)
 {
