@@ -58,6 +58,13 @@ BUILDER(reshape, weir_reshape(x[0], {4}))
 BUILDER(transpose, weir_transpose(x[0], {1, 0}))
 BUILDER(slice, weir_slice(x[0], 0, 0, 1))
 BUILDER(concat, weir_concat(0, {x[0]}))
+BUILDER(slice_step, weir_slice(x[0], 0, 0, 1, .step = 2))
+BUILDER(expand, weir_expand(x[0], {2, 2}))
+BUILDER(min, weir_min(x[0]))
+BUILDER(prod, weir_prod(x[0]))
+BUILDER(argmin, weir_argmin(x[0], .axis = 0))
+BUILDER(argmax_along, weir_argmax(x[0], .axis = 0, .keep = true))
+BUILDER(argmax_last, weir_argmax_at(x[0], WEIR_OPTS(weir_op_opts)))
 BUILDER(dropout, weir_dropout(x[0], 0.5))
 BUILDER(cast, weir_cast(x[0], WEIR_BF16))
 BUILDER(shard, weir_shard(x[0], .sbp = {WEIR_B}))
@@ -95,6 +102,8 @@ static const struct builder builders[] = {
     TAKES(cast, 1, 0), TAKES(shard, 1, 0), TAKES(fetch, 1, 0), TAKES(slots, 1, 0), TAKES(train, 1, 0),
     TAKES(state_set, 2, 0), TAKES(state_append, 3, 0), TAKES(mistake, 1, 0), TAKES(call, 1, 0), TAKES(apply, 1, 0),
     TAKES(batch, 1, 0), TAKES(unbatch, 1, 0),
+    TAKES(slice_step, 1, 0), TAKES(expand, 1, 0), TAKES(min, 1, 0), TAKES(prod, 1, 0), TAKES(argmin, 1, 0),
+    TAKES(argmax_along, 1, 0), TAKES(argmax_last, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */
@@ -142,6 +151,10 @@ Test(nulls, graphs_and_meshes)
     expect_told(g, "param", 0);
     cr_expect_null(weir_state(NULL, WEIR_F32, {2}, .delay = -1));
     expect_told(g, "state", 0);
+    cr_expect_null(weir_constant(NULL, WEIR_F32, {2}));
+    expect_told(g, "constant", 0);
+    cr_expect_null(weir_range(NULL, WEIR_F32, 2));
+    expect_told(g, "range", 0);
     weir_graph_program(NULL, NULL);
     expect_told(g, "program", 0);
     WEIR_PROGRAM(NULL, NULL)

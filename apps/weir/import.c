@@ -208,7 +208,7 @@ int command_import(int argc, char **argv)
         {"--value", OPTIONS_LIST, &im.values, .value = "NAME=VALUE",
          .help = "fix an input: a number, a .npy file or a .pb file; needed where sizes depend on it"},
         {"--state", OPTIONS_LIST, &im.states, .value = "IN=OUT", .help = "make an output the input of the next step"},
-        {"--devices", OPTIONS_TEXT, &im.opts.devices, .value = "cpu:0-1", .help = "split the model over these devices"},
+        {"--devices", OPTIONS_TEXT, &im.opts.devices, .value = "LIST", .help = "split the model over these devices, such as cpu:0-1"},
         {"--with-graph", OPTIONS_FLAG, &im.compile.keep_graph, .help = "keep the graph in the plan, for weir check --graph"},
         {.name = NULL},
     };

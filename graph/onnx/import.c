@@ -13,6 +13,7 @@
 #include "graph/base/text.h"
 #include "graph/model/build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- faults ---- */
@@ -159,6 +160,23 @@ static bool shape_of(onnx_importer *im, const char *name, int rank, const int64_
     return true;
 }
 
+/* Whether all elements are equal, and a double has them. */
+static bool uniform(const onnx_array *a)
+{
+    const size_t bytes = onnx_type_bytes(a->type), count = (size_t)array_count(a);
+    const char *data = a->data;
+    return count > 1 && !memcmp(data, data + bytes, (count - 1) * bytes) &&
+           (onnx_type_real(a->type) ? array_real(a, 0) - array_real(a, 0) == 0 : llabs(array_integer(a, 0)) < INT64_C(1) << 53);
+}
+
+/* A constant whose elements are equal needs no bytes in a file. */
+static weir_tensor *filled(onnx_importer *im, const char *name, const onnx_array *array, weir_dtype dtype, const weir_shape *shape)
+{
+    weir_constant_opts opts = {.size = sizeof opts, .src = im->src, .name = fresh(im, name), .value = array_real(array, 0)};
+    memcpy(opts.dims, shape->dim, sizeof(int64_t) * (size_t)shape->rank);
+    return weir_constant_at(im->graph, dtype, &opts);
+}
+
 static weir_tensor *parameter(onnx_importer *im, const char *name, const onnx_array *array, bool trains)
 {
     weir_shape shape = {0};
@@ -169,6 +187,8 @@ static weir_tensor *parameter(onnx_importer *im, const char *name, const onnx_ar
     }
     if (!shape_of(im, name, array->rank, array->dim, &shape))
         return NULL;
+    if (!trains && uniform(array))
+        return filled(im, name, array, dtype, &shape);
     weir_param_opts opts = {.size = sizeof opts, .src = im->src, .name = fresh(im, name), .frozen = !trains};
     memcpy(opts.shape, shape.dim, sizeof(int64_t) * (size_t)shape.rank);
     weir_tensor *tensor = weir_param_at(im->graph, dtype, &opts);

@@ -58,42 +58,72 @@ bool onnx_op_gemm(onnx_importer *im, const onnx_node *node)
 
 /* ---- reductions ---- */
 
+typedef weir_tensor *(*reduction)(weir_tensor *x, const weir_reduce_opts *opts);
+
+static reduction reduction_of(const char *kind)
+{
+    return !strcmp(kind, "Mean") ? weir_mean_at : !strcmp(kind, "Max") ? weir_max_at : !strcmp(kind, "Min") ? weir_min_at
+         : !strcmp(kind, "Prod") ? weir_prod_at : weir_sum_at;
+}
+
 weir_tensor *onnx_reduced(onnx_importer *im, weir_tensor *x, const char *kind, const int *axes, int count, bool keep, const char *name)
 {
     weir_reduce_opts opts = {.size = sizeof opts, .src = im->src, .written = ".axes, .axis_count", .axis_count = count, .keep = keep, .name = name};
     memcpy(opts.axes, axes, sizeof *axes * (size_t)count);
-    return !strcmp(kind, "Sum") ? weir_sum_at(x, &opts) : !strcmp(kind, "Mean") ? weir_mean_at(x, &opts) : weir_max_at(x, &opts);
+    return reduction_of(kind)(x, &opts);
 }
 
-/* ReduceX as f(reduction of g(x)). */
+/* log sum exp(x), by the largest x of each sum. */
+static weir_tensor *log_sum_exp(onnx_importer *im, weir_tensor *x, const int *axes, int count, bool keep)
+{
+    weir_tensor *most = onnx_reduced(im, x, "Max", axes, count, true, onnx_name(im));
+    weir_tensor *from = weir_exp_at(weir_sub_at(x, most, ONNX_PART(im, weir_op_opts)), ONNX_PART(im, weir_op_opts));
+    weir_tensor *sum = weir_log_at(onnx_reduced(im, from, "Sum", axes, count, keep, onnx_name(im)), ONNX_PART(im, weir_op_opts));
+    if (weir_tensor_poisoned(sum))
+        return sum;
+    const weir_shape shape = weir_tensor_type(sum).shape;
+    return weir_add_at(sum, onnx_reshape(im, most, shape.rank, shape.dim, onnx_name(im)), ONNX_PART(im, weir_op_opts));
+}
+
+/* ReduceX as f(the reduction of g(x)). */
+static weir_tensor *reduced_as(onnx_importer *im, weir_tensor *x, const char *op, const int *axes, int count, bool keep)
+{
+    if (!strcmp(op, "LogSumExp"))
+        return log_sum_exp(im, x, axes, count, keep);
+    if (!strcmp(op, "SumSquare") || !strcmp(op, "L2"))
+        x = weir_mul_at(x, x, ONNX_PART(im, weir_op_opts));
+    weir_tensor *y = onnx_reduced(im, x, op, axes, count, keep, onnx_name(im));
+    if (!strcmp(op, "L2"))
+        y = weir_sqrt_at(y, ONNX_PART(im, weir_op_opts));
+    return !strcmp(op, "LogSum") ? weir_log_at(y, ONNX_PART(im, weir_op_opts)) : y;
+}
+
 bool onnx_op_reduce(onnx_importer *im, const onnx_node *node)
 {
-    const char *op = node->op + strlen("Reduce");
     weir_tensor *x = onnx_tensor_in(im, 0);
     int axes[ONNX_DIMS_MAX], count = x ? onnx_axes(im, 1, weir_tensor_type(x).shape.rank, axes) : -1;
-    const bool keep = onnx_int(im, "keepdims", 1), square = !strcmp(op, "SumSquare") || !strcmp(op, "L2");
     if (count < 0)
         return false;
     if (!count && onnx_int(im, "noop_with_empty_axes", 0))
         return onnx_set_same(im, 0, 0);
     if (count > WEIR_DIMS_MAX)
         return ONNX_WRONG(im, "it has %d axes", count);
-    const bool log_sum = !strcmp(op, "LogSum"), plain = !strcmp(op, "Sum") || !strcmp(op, "Mean") || !strcmp(op, "Max");
-    const bool least = !strcmp(op, "Min"); /* -max(-x) */
-    if (!plain && !square && !log_sum && !least)
-        return ONNX_UNSUPPORTED(im, "it is supported only where its input is known at import");
-    if (square)
-        x = weir_mul_at(x, x, ONNX_PART(im, weir_op_opts));
-    if (least)
-        x = weir_neg_at(x, ONNX_PART(im, weir_op_opts));
-    weir_tensor *y = onnx_reduced(im, x, plain ? op : least ? "Max" : "Sum", axes, count, keep, plain ? onnx_out_name(im, 0) : onnx_name(im));
-    if (least)
-        y = weir_neg_at(y, ONNX_PART(im, weir_op_opts));
-    if (!strcmp(op, "L2"))
-        y = weir_sqrt_at(y, ONNX_PART(im, weir_op_opts));
-    if (log_sum)
-        y = weir_log_at(y, ONNX_PART(im, weir_op_opts));
+    weir_tensor *y = reduced_as(im, x, node->op + strlen("Reduce"), axes, count, onnx_int(im, "keepdims", 1));
     return onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+}
+
+/* An index is i64 in ONNX. */
+bool onnx_op_arg(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const int axis = x ? onnx_axis(im, onnx_int(im, "axis", 0), weir_tensor_type(x).shape.rank) : -1;
+    if (axis < 0)
+        return false;
+    if (onnx_int(im, "select_last_index", 0))
+        return ONNX_UNSUPPORTED(im, "select_last_index: weir takes the first of equals");
+    const weir_arg_opts *opts = ONNX_PART(im, weir_arg_opts, .written = ".axis, .keep", .axis = axis, .keep = onnx_int(im, "keepdims", 1));
+    weir_tensor *at = strstr(node->op, "Max") ? weir_argmax_along_at(x, opts) : weir_argmin_along_at(x, opts);
+    return onnx_set_tensor(im, 0, weir_cast_at(at, WEIR_I64, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), ONNX_INT64);
 }
 
 bool onnx_op_global_pool(onnx_importer *im, const onnx_node *node)

@@ -33,7 +33,7 @@ static const weir_op_opts *part(onnx_importer *im, weir_op_opts *opts)
 
 static weir_tensor *rows(recurrent *m, weir_tensor *x, int axis, int64_t first, int64_t count)
 {
-    return weir_tensor_type(x).shape.dim[axis] == count ? x : weir_slice_at(x, axis, first, count, PART);
+    return weir_tensor_type(x).shape.dim[axis] == count ? x : weir_slice_at(x, axis, first, count, ONNX_PART(m->im, weir_slice_opts));
 }
 
 /* Direction d of input i, whose first dimension counts directions, with `rank` sizes. A known one becomes a parameter of its own. */

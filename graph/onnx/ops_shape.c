@@ -149,11 +149,11 @@ bool onnx_op_transpose(onnx_importer *im, const onnx_node *node)
 }
 
 /* A part of x along one axis; x itself if it is all of it. */
-static weir_tensor *part_of(onnx_importer *im, weir_tensor *x, int axis, int64_t first, int64_t count, const char *name)
+static weir_tensor *part_of(onnx_importer *im, weir_tensor *x, int axis, onnx_range range, const char *name)
 {
-    if (!first && count == weir_tensor_type(x).shape.dim[axis])
+    if (!range.first && range.step == 1 && range.count == weir_tensor_type(x).shape.dim[axis])
         return x;
-    return weir_slice_at(x, axis, first, count, ONNX_OPTS(im, weir_op_opts, name));
+    return weir_slice_at(x, axis, range.first, range.count, ONNX_OPTS(im, weir_slice_opts, name, .step = range.step));
 }
 
 bool onnx_op_slice(onnx_importer *im, const onnx_node *node)
@@ -167,9 +167,7 @@ bool onnx_op_slice(onnx_importer *im, const onnx_node *node)
     for (int d = 0; d < shape.rank; d++) {
         if (!range[d].count)
             return ONNX_UNSUPPORTED(im, "the result has no elements; weir has no empty tensors");
-        if (range[d].step != 1 && range[d].count > 1)
-            return ONNX_UNSUPPORTED(im, "its step along dimension %d is %lld; weir cuts with a step of 1", d, (long long)range[d].step);
-        x = part_of(im, x, d, range[d].first, range[d].count, onnx_name(im));
+        x = part_of(im, x, d, range[d], onnx_name(im));
     }
     return onnx_set_tensor(im, 0, x, onnx_in(im, 0)->type);
 }
@@ -222,7 +220,7 @@ bool onnx_op_split(onnx_importer *im, const onnx_node *node)
     for (int i = 0; i < node->out.count; at += parts[i++]) {
         if (!parts[i])
             return ONNX_UNSUPPORTED(im, "output %d has no elements; weir has no empty tensors", i);
-        weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, at, parts[i], onnx_out_name(im, i));
+        weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, (onnx_range){at, 1, parts[i]}, onnx_out_name(im, i));
         if (!onnx_set_tensor(im, i, part, onnx_in(im, 0)->type))
             return false;
     }
@@ -251,9 +249,31 @@ bool onnx_op_gather(onnx_importer *im, const onnx_node *node)
         dim[rank++] = 1;
     for (int d = axis + 1; d < shape.rank; d++)
         dim[rank++] = shape.dim[d];
-    weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, at, 1, onnx_name(im));
+    weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, (onnx_range){at, 1, 1}, onnx_name(im));
     weir_tensor *y = onnx_reshape(im, part, rank, dim, onnx_out_name(im, 0));
     return y && onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+}
+
+bool onnx_op_expand(onnx_importer *im, const onnx_node *node)
+{
+    int64_t want[ONNX_DIMS_MAX];
+    weir_shape shape = {0};
+    const int count = shape_in(im, &shape) ? onnx_integers_in(im, 1, want, ONNX_DIMS_MAX) : -1;
+    const int rank = shape.rank > count ? shape.rank : count;
+    weir_dims_opts opts = {.size = sizeof opts, .src = im->src, .name = onnx_out_name(im, 0)};
+    (void)node;
+    if (count < 0)
+        return false;
+    if (rank > WEIR_DIMS_MAX)
+        return ONNX_UNSUPPORTED(im, "the result has %d dimensions; weir has at most %d", rank, WEIR_DIMS_MAX);
+    for (int d = 0; d < rank; d++) {
+        const int mine = d - (rank - shape.rank), theirs = d - (rank - count);
+        const int64_t have = mine < 0 ? 1 : shape.dim[mine], to = theirs < 0 ? 1 : want[theirs];
+        if (to < 1)
+            return ONNX_UNSUPPORTED(im, "the result has no elements; weir has no empty tensors");
+        opts.dims[d] = have == 1 ? to : have;
+    }
+    return onnx_set_tensor(im, 0, weir_expand_at(onnx_tensor_in(im, 0), &opts), onnx_in(im, 0)->type);
 }
 
 bool onnx_op_tile(onnx_importer *im, const onnx_node *node)

@@ -168,6 +168,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss
 #define rules_update dual_rules_update
+#define rules_index dual_rules_index
 
 #define draw_input dual_draw_input
 #define draw_int dual_draw_int

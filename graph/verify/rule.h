@@ -194,5 +194,6 @@ extern const rule_entry rules_element[]; /* functions of elements, sums, norms, 
 extern const rule_entry rules_model[];   /* attention, embedding */
 extern const rule_entry rules_loss[];    /* losses */
 extern const rule_entry rules_update[];  /* optimizers */
+extern const rule_entry rules_index[];   /* constants, ranges, elements by index */
 
 #endif

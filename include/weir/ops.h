@@ -113,8 +113,23 @@ weir_tensor *weir_layernorm_with_at(weir_tensor *x, weir_tensor *gain, weir_tens
 #define weir_rmsnorm_with(x, gain, ...) weir_rmsnorm_with_at(x, gain, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
 weir_tensor *weir_rmsnorm_with_at(weir_tensor *x, weir_tensor *gain, const weir_norm_opts *opts);
 
-/* Index (i32) of the largest element of the last dimension, which is dropped; the first one of equals. */
-#define weir_argmax(x, ...) weir_argmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+typedef struct weir_arg_opts {
+    size_t size;
+    weir_src src;
+    const char *written; /* the text of the options, filled in by the macros, to tell .axis = 0 from no option */
+    const char *name;
+    int axis;            /* may be negative [the last dimension] */
+    bool keep;           /* the dimension stays, with size 1; else it is dropped */
+} weir_arg_opts;
+/* Index (i32) of the largest, or smallest, element along a dimension; the first one of equals. NaN counts as larger than
+ * everything for argmax, and as smaller for argmin. weir_argmax(x); weir_argmax(x, .axis = 1, .keep = true) */
+#define weir_argmax(x, ...) \
+    weir_argmax_along_at(x, WEIR_OPTS(weir_arg_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+#define weir_argmin(x, ...) \
+    weir_argmin_along_at(x, WEIR_OPTS(weir_arg_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+weir_tensor *weir_argmax_along_at(weir_tensor *x, const weir_arg_opts *opts);
+weir_tensor *weir_argmin_along_at(weir_tensor *x, const weir_arg_opts *opts);
+/* argmax of the last dimension, as weir_argmax() calls it in older programs */
 weir_tensor *weir_argmax_at(weir_tensor *x, const weir_op_opts *opts);
 
 /* ---- language models ---- */
@@ -217,9 +232,13 @@ typedef struct weir_reduce_opts {
 #define weir_sum(x, ...) weir_sum_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
 #define weir_mean(x, ...) weir_mean_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
 #define weir_max(x, ...) weir_max_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+#define weir_min(x, ...) weir_min_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+#define weir_prod(x, ...) weir_prod_at(x, WEIR_OPTS(weir_reduce_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
 weir_tensor *weir_sum_at(weir_tensor *x, const weir_reduce_opts *opts);
 weir_tensor *weir_mean_at(weir_tensor *x, const weir_reduce_opts *opts);
 weir_tensor *weir_max_at(weir_tensor *x, const weir_reduce_opts *opts);
+weir_tensor *weir_min_at(weir_tensor *x, const weir_reduce_opts *opts);
+weir_tensor *weir_prod_at(weir_tensor *x, const weir_reduce_opts *opts);
 
 /* ---- shape ---- */
 typedef struct weir_dims_opts {
@@ -231,13 +250,24 @@ typedef struct weir_dims_opts {
 /* The same elements in the same order; one dimension may be -1, which means the rest. weir_reshape(x, {8, -1}) */
 #define weir_reshape(x, ...) weir_reshape_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
 weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *opts);
+/* x repeated to a shape, as NumPy broadcasts it: dimensions are aligned at the last one, and those of x are equal to the new
+ * ones, or 1, or missing. Any dtype. weir_expand(x, {3, 4}) */
+#define weir_expand(x, ...) weir_expand_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
+weir_tensor *weir_expand_at(weir_tensor *x, const weir_dims_opts *opts);
 /* Dimension i of the result is dimension dims[i] of x. weir_transpose(x, {0, 2, 1}) */
 #define weir_transpose(x, ...) weir_transpose_at(x, WEIR_OPTS(weir_dims_opts, .dims = __VA_ARGS__))
 weir_tensor *weir_transpose_at(weir_tensor *x, const weir_dims_opts *opts);
-/* Elements first .. first+count-1 of dimension `axis` (may be negative). */
+typedef struct weir_slice_opts { /* begins as weir_op_opts does: older programs pass that */
+    size_t size;
+    weir_src src;
+    const char *name;
+    int64_t step; /* from one element to the next; below 0: backwards [1] */
+} weir_slice_opts;
+/* Elements first, first + step, ..., `count` in all, of dimension `axis` (may be negative): x[1:9:2] is
+ * weir_slice(x, 0, 1, 4, .step = 2), and x[::-1] of 9 elements weir_slice(x, 0, 8, 9, .step = -1). Any dtype. */
 #define weir_slice(x, axis, first, count, ...) \
-    weir_slice_at(x, axis, first, count, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
-weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_op_opts *opts);
+    weir_slice_at(x, axis, first, count, WEIR_OPTS(weir_slice_opts, __VA_ARGS__))
+weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_slice_opts *opts);
 typedef struct weir_concat_opts {
     size_t size;
     weir_src src;
@@ -247,6 +277,35 @@ typedef struct weir_concat_opts {
 /* weir_concat(axis, {a, b, c}): one after the other along `axis`; other dimensions are equal. */
 #define weir_concat(axis, ...) weir_concat_at(axis, WEIR_OPTS(weir_concat_opts, .x = __VA_ARGS__))
 weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
+
+/* ---- without inputs ----
+ *
+ * These are filled by a kernel once a step, on the mesh of the innermost WEIR_ON or else the graph's first mesh. A checkpoint
+ * does not contain them. No gradient flows into them. */
+typedef struct weir_constant_opts {
+    size_t size;
+    weir_src src;
+    int64_t dims[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
+    const char *name;
+    double value;                /* of each element; of integers a whole number that the dtype has [0] */
+} weir_constant_opts;
+/* weir_constant(g, WEIR_F32, {3, 4}, .value = 0.5) */
+#define weir_constant(graph, dtype, ...) \
+    weir_constant_at(graph, dtype, WEIR_OPTS(weir_constant_opts, .dims = __VA_ARGS__))
+weir_tensor *weir_constant_at(weir_graph *graph, weir_dtype dtype, const weir_constant_opts *opts);
+
+typedef struct weir_range_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    double start; /* [0] */
+    double step;  /* [1]; WEIR_ZERO: all numbers are `start` */
+} weir_range_opts;
+/* [count]: start, start + step, start + 2 step, ... Each number is computed as a double and rounded once. An integer dtype
+ * needs whole numbers that it has. weir_range(g, WEIR_I32, 16, .start = 1) */
+#define weir_range(graph, dtype, count, ...) \
+    weir_range_at(graph, dtype, count, WEIR_OPTS(weir_range_opts, __VA_ARGS__))
+weir_tensor *weir_range_at(weir_graph *graph, weir_dtype dtype, int64_t count, const weir_range_opts *opts);
 
 /* ---- others ---- */
 /* Each element is 0 with probability `rate`, else x / (1 - rate) (Srivastava et al. 2014). Every firing draws new random

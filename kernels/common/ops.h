@@ -17,6 +17,7 @@
 #define OPS_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) X(add_many) X(affine) X(cast)
 #define OPS_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 #define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
+#define OPS_INDEX(X) X(constant) X(range) X(slice_step) X(place_step) X(prod) X(prod_grad)
 #define OPS_RANDOM(X) X(dropout) X(dropout_grad)
 #define OPS_MATMUL(X)                                                                                          \
     X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \
@@ -32,7 +33,7 @@
 #define OPS_LAUNCH(X) X(fused_launch) X(fused_launch_over) /* inserted, too */
 
 #define OPS_LIST(X)                                                                                            \
-    OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X)          \
+    OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_INDEX(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X) \
     OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_LAUNCH(X)
 
 #define X(name) extern const weir_op op_##name;

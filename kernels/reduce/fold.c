@@ -205,3 +205,67 @@ void fold_sum(const weir_view *in, const weir_shape *kept, float *out, bool accu
                 out[pos.at[1] + i + k] = (float)((double)out[pos.at[1] + i + k] + tile[k]);
         }
 }
+
+/* ---- products ---- */
+
+/* product *= the elements [x, x + count) of the input */
+static double times_row(const weir_view *in, int64_t x, int64_t count, double product)
+{
+    float block[ROW_BLOCK];
+    for (int64_t i = 0, part; i < count; i += part) {
+        part = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;
+        const float *row = real_in(in, x + i, part, block);
+        for (int64_t k = 0; k < part; k++)
+            product *= (double)row[k];
+    }
+    return product;
+}
+
+/* tile[i] *= the elements of the rows at x, x + step, ... */
+static void times_rows(const weir_view *in, int64_t x, int64_t step, int64_t rows, int64_t count, double *restrict tile)
+{
+    float block[COLUMN_TILE];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = real_in(in, x + r * step, count, block);
+        for (int64_t i = 0; i < count; i++)
+            tile[i] *= (double)row[i];
+    }
+}
+
+/* As sum_tile(). */
+static void prod_tile(const sum_walk *w, const weir_view *in, int64_t x, int64_t count, double *tile)
+{
+    const nest *terms = &w->terms;
+    const int64_t step = w->results.stride[0][w->results.rank - 1], runs = nest_rows(terms), length = nest_inner(terms);
+    nest_pos pos = {0};
+    for (int64_t i = 0; i < count; i++)
+        tile[i] = 1;
+    for (int64_t r = 0; r < runs; r++, nest_step(terms, &pos)) {
+        if (w->columns)
+            times_rows(in, x + pos.at[0], terms->stride[0][terms->rank - 1], length, count, tile);
+        else
+            for (int64_t i = 0; i < count; i++)
+                tile[i] = times_row(in, x + pos.at[0] + i * step, length, tile[i]);
+    }
+}
+
+void fold_prod(const weir_view *in, const weir_shape *kept, float *out)
+{
+    const int64_t count = weir_shape_count(kept);
+    double tile[COLUMN_TILE];
+    for (int64_t i = 0; i < count && !view_count(in); i++)
+        out[i] = 1;
+    if (!view_count(in) || !count)
+        return;
+    const sum_walk w = walk_of(&in->shape, kept);
+    const int64_t rows = nest_rows(&w.results), inner = nest_inner(&w.results);
+    const int64_t step = w.results.stride[0][w.results.rank - 1];
+    nest_pos pos = {0};
+    for (int64_t r = 0; r < rows; r++, nest_step(&w.results, &pos))
+        for (int64_t i = 0, part; i < inner; i += part) {
+            part = inner - i < COLUMN_TILE ? inner - i : COLUMN_TILE;
+            prod_tile(&w, in, pos.at[0] + i * step, part, tile);
+            for (int64_t k = 0; k < part; k++)
+                out[pos.at[1] + i + k] = (float)tile[k];
+        }
+}

@@ -1,4 +1,4 @@
-/* kernels/reduce/fold.h: sums and maxima over any set of dimensions.
+/* kernels/reduce/fold.h: sums, maxima and products over any set of dimensions.
  *
  * A sum is made in double, in memory order of its terms, and rounded once: its error does not grow with the number of terms.
  * Which elements of the input lie together depends on the innermost dimension (after nest_collapse):
@@ -19,6 +19,9 @@ void fold_sum(const weir_view *in, const weir_shape *kept, float *out, bool accu
 
 /* So the maxima; -infinity of none. */
 void fold_max(const weir_view *in, const weir_shape *kept, float *out);
+
+/* So the products, each made in double in memory order of its terms; 1 of none. */
+void fold_prod(const weir_view *in, const weir_shape *kept, float *out);
 
 /* The largest element, -infinity of none. NaN is larger than everything. */
 float fold_max_row(const float *x, int64_t count);

@@ -1,8 +1,8 @@
-/* reduce.c: sum, mean and max over dimensions, and sum_to, the sum that undoes a broadcast. Sums of f16 and bf16 are f32.
+/* reduce.c: sum, mean, max, min and prod over dimensions, and sum_to, the sum that undoes a broadcast. Sums of f16 and bf16 are f32.
  *
  * Split over a dimension that stays, a reduction is split there; split over one that is reduced, a sum (and a mean,
- * which divides by the logical count whatever the shard holds) is partial. A maximum is not a sum of terms, so it has
- * no such signature.
+ * which divides by the logical count whatever the shard holds) is partial. A maximum and a product are not sums of terms, so
+ * they have no such signature. A minimum is the maximum of the negated values, negated.
  */
 #include "kernels/reduce/reduce.h"
 
@@ -23,7 +23,7 @@
 
 /* ---- which dimensions ---- */
 
-static const weir_field reduce_fields[] = {
+const weir_field reduce_fields[3] = {
     WEIR_FIELD_INT(reduce_attrs, axes),
     WEIR_FIELD_INT(reduce_attrs, axis_count),
     WEIR_FIELD_INT(reduce_attrs, keep),
@@ -56,7 +56,7 @@ static bool axes_are_right(const reduce_attrs *attrs, int rank, char *error, siz
     return true;
 }
 
-static bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes)
+bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const reduce_attrs *attrs = args->attrs;
     const weir_shape *in = &args->in[0].shape;
@@ -145,6 +145,13 @@ static weir_status max_kernel(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
+static weir_status prod_kernel(const weir_kernel_args *args)
+{
+    weir_shape kept = kept_of(args);
+    fold_prod(&args->in[0], &kept, view_f32(&args->out[0]));
+    return WEIR_OK;
+}
+
 /* ---- gradients ---- */
 
 /* `dy`, repeated over the dimensions that were reduced. */
@@ -174,6 +181,12 @@ static void max_backward(weir_grad_args *args)
     args->din[0] = weir_op_apply(&(weir_apply){args->src, NULL, &op_max_grad, NULL, in, 3, args->attrs}, NULL);
 }
 
+static void prod_backward(weir_grad_args *args)
+{
+    weir_tensor *in[2] = {args->in[0], args->dout[0]};
+    args->din[0] = weir_op_apply(&(weir_apply){args->src, NULL, &op_prod_grad, NULL, in, 2, args->attrs}, NULL);
+}
+
 /* ---- definitions ---- */
 
 static bool is_of_name(char c)
@@ -181,18 +194,18 @@ static bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* Whether the text of the options has the member .axes: not in a string, nor as a part of another name. */
-static bool writes_axes(const char *text)
+/* The member is not in a string, nor a part of another name. */
+bool reduce_written(const char *text, const char *member)
 {
-    static const char member[] = ".axes";
+    const size_t length = strlen(member);
     char quote = 0, before = ' ';
-    for (const char *at = text; *at; before = *at++) {
+    for (const char *at = text ? text : ""; *at; before = *at++) {
         if (quote && *at == '\\' && at[1])
             at++;
         else if (quote ? *at == quote : *at == '"' || *at == '\'')
             quote = quote ? 0 : *at;
-        else if (!quote && !strncmp(at, member, sizeof member - 1) && !is_of_name(at[sizeof member - 1]) &&
-                 !is_of_name(before) && before != ')' && before != ']')
+        else if (!quote && !strncmp(at, member, length) && !is_of_name(at[length]) && !is_of_name(before) &&
+                 before != ')' && before != ']')
             return true;
     }
     return false;
@@ -201,18 +214,18 @@ static bool writes_axes(const char *text)
 /* Whether `.axes` was given without how many there are: {0} is seen in nothing but what was written. */
 static bool axes_uncounted(const weir_reduce_opts *opts)
 {
-    bool given = opts->written && writes_axes(opts->written);
+    bool given = reduce_written(opts->written, ".axes");
     for (int i = 0; i < WEIR_DIMS_MAX; i++)
         given |= opts->axes[i] != 0;
     return given && !opts->axis_count;
 }
 
-static weir_tensor *reduce_apply(const weir_op *op, weir_tensor *x, const weir_reduce_opts *opts)
+static weir_tensor *reduce_apply(const weir_op *op, const char *what, weir_tensor *x, const weir_reduce_opts *opts)
 {
     reduce_attrs attrs = {.axis_count = opts->axis_count, .keep = opts->keep};
     if (x && axes_uncounted(opts))
         return weir_mistake(x, opts->src, "%s: .axes says which dimensions, but not how many: say .axis_count, as in "
-                            ".axes = {-1}, .axis_count = 1", op->name);
+                            ".axes = {-1}, .axis_count = 1", what);
     for (int i = 0; i < WEIR_DIMS_MAX; i++)
         attrs.axes[i] = opts->axes[i];
     return weir_op_apply(&(weir_apply){opts->src, opts->name, op, NULL, &x, 1, &attrs}, NULL);
@@ -240,11 +253,22 @@ static weir_tensor *reduce_apply(const weir_op *op, weir_tensor *x, const weir_r
     {                                                                                                              \
         weir_reduce_opts opts;                                                                                     \
         x = op_opts(x, #opname, given, &opts, sizeof opts);                                                        \
-        return reduce_apply(&op_##opname, x, &opts);                                                               \
+        return reduce_apply(&op_##opname, #opname, x, &opts);                                                             \
     }
 REDUCE(sum, reduce_infer, sign_reduce, true)
 REDUCE(mean, reduce_infer, sign_reduce, false)
 REDUCE(max, reduce_infer, sign_kept, false)
+REDUCE(prod, reduce_infer, sign_kept, false)
+
+weir_tensor *weir_min_at(weir_tensor *x, const weir_reduce_opts *given)
+{
+    weir_reduce_opts opts;
+    x = op_opts(x, "min", given, &opts, sizeof opts);
+    const char *name = opts.name;
+    opts.name = NULL;
+    weir_tensor *most = reduce_apply(&op_max, "min", weir_neg_at(x, WEIR_OPTS_AT(opts.src, weir_op_opts)), &opts);
+    return weir_neg_at(most, WEIR_OPTS_AT(opts.src, weir_op_opts, .name = name));
+}
 
 /* ---- max_grad: (x, y, dy) -> dx. Equal maxima share dy evenly ---- */
 

@@ -1,4 +1,4 @@
-/* kernels/reduce/reduce.cu: sums, means and maxima over any dimensions, sum_to and argmax on a GPU; reduce.c, sum_to.c and
+/* kernels/reduce/reduce.cu: sums, means, maxima and products over any dimensions, sum_to and argmax on a GPU; reduce.c, sum_to.c and
  * softmax.c have the rules.
  *
  * The input is a walk over results and one over the terms of each. A block has some results and some threads for each of
@@ -31,6 +31,13 @@ struct max_fold {
     DEVICE float none() { return -INFINITY; }
     DEVICE float term(float x, float) { return x; }
     DEVICE float both(float a, float b) { return larger(a, b); }
+};
+
+struct prod_fold {
+    using value = double;
+    DEVICE double none() { return 1; }
+    DEVICE double term(float x, float) { return x; }
+    DEVICE double both(double a, double b) { return a * b; }
 };
 
 /* How many terms are what is given. */
@@ -217,6 +224,12 @@ extern "C" weir_status op_max_cuda(const weir_kernel_args *args)
     return fold_run<max_fold>(args, &kept, fold_of(&args->in[0].shape, &kept, view_f32(&args->out[0])));
 }
 
+extern "C" weir_status op_prod_cuda(const weir_kernel_args *args)
+{
+    const weir_shape kept = kept_of(args);
+    return fold_run<prod_fold>(args, &kept, fold_of(&args->in[0].shape, &kept, view_f32(&args->out[0])));
+}
+
 extern "C" weir_status op_sum_to_cuda(const weir_kernel_args *args)
 {
     const weir_shape *in = &args->in[0].shape, *out = &args->out[0].shape;
@@ -266,6 +279,53 @@ extern "C" weir_status op_max_grad_cuda(const weir_kernel_args *args)
     const weir_status status = fold_run<count_fold>(args, &kept, c);
     WITH_REAL(args->in[0].dtype, T, WITH_INDEX(all, I, share_launch<T, I>(args, &kept, count)));
     return status ? status : launched(args);
+}
+
+/* ---- prod_grad: a thread walks the terms of a result forwards and backwards (prod.c) ---- */
+
+template <class T, class I> struct other_terms {
+    const T *x;
+    const float *dy;
+    T *dx;
+    double *before; /* the workspace: the products in front of each term, result after result */
+    int64_t terms;
+    walk<I, 2> results;
+    walk<I, 2> rest;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        int64_t first[2], term[2];
+        double product = 1;
+        results.to((I)i, first);
+        for (int64_t t = 0; t < terms; t++) {
+            rest.to((I)t, term);
+            before[i * terms + t] = product;
+            product *= real_load(x + first[0] + term[0]);
+        }
+        product = dy[first[1]];
+        for (int64_t t = terms; t-- > 0;) {
+            rest.to((I)t, term);
+            const double own = real_load(x + first[0] + term[0]);
+            real_store(dx + first[0] + term[0], (float)(before[i * terms + t] * product));
+            product *= own;
+        }
+    }
+};
+
+template <class T, class I> static void other_terms_launch(const weir_kernel_args *args, const fold_call &c)
+{
+    const other_terms<T, I> f = {data_of<T>(&args->in[0]), view_f32(&args->in[1]), data_of<T>(&args->out[0]),
+                                 (double *)args->workspace, count_in(c.rest), walk_of<I, 2>(c.results), walk_of<I, 2>(c.rest)};
+    each<1>(args, f, count_in(c.results), false);
+}
+
+extern "C" weir_status op_prod_grad_cuda(const weir_kernel_args *args)
+{
+    const weir_shape kept = kept_of(args);
+    const int64_t all = count_of(&args->in[0].shape);
+    const fold_call c = fold_of(&args->in[0].shape, &kept, nullptr);
+    if (all)
+        WITH_REAL(args->in[0].dtype, T, WITH_INDEX(all, I, other_terms_launch<T, I>(args, c)));
+    return launched(args);
 }
 
 /* ---- argmax ---- */

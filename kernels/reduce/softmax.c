@@ -9,6 +9,7 @@
 #include "kernels/common/opts.h"
 #include "kernels/common/real.h"
 #include "kernels/reduce/fold.h"
+#include "kernels/reduce/reduce.h"
 #include "kernels/reduce/softmax.h"
 #include "kernels/common/rules.h"
 #include "kernels/common/view.h"
@@ -199,4 +200,50 @@ weir_tensor *weir_argmax_at(weir_tensor *x, const weir_op_opts *given)
     weir_op_opts opts;
     x = op_opts(x, "argmax", given, &opts, sizeof opts);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_argmax, NULL, &x, 1, NULL}, NULL);
+}
+
+/* ---- along any dimension: it is moved behind the others, and comes back as 1 if it is kept ---- */
+
+static weir_tensor *axis_moved_last(weir_tensor *x, int axis, int rank, weir_src src)
+{
+    weir_dims_opts order = {.size = sizeof order, .src = src};
+    for (int d = 0, at = 0; d < rank; d++)
+        if (d != axis)
+            order.dims[at++] = d;
+    order.dims[rank - 1] = axis;
+    return axis == rank - 1 ? x : weir_transpose_at(x, &order);
+}
+
+static weir_tensor *arg_along(const char *what, weir_tensor *x, const weir_arg_opts *opts, bool least)
+{
+    const weir_shape shape = weir_tensor_type(x).shape;
+    const bool given = opts->axis || reduce_written(opts->written, ".axis");
+    const int axis = !given ? shape.rank - 1 : opts->axis < 0 ? opts->axis + shape.rank : opts->axis;
+    weir_src src = opts->src;
+    if (weir_tensor_poisoned(x) || !shape.rank)
+        return x ? weir_argmax_at(x, WEIR_OPTS_AT(src, weir_op_opts)) : weir_mistake(NULL, src, "%s: input 0 is NULL", what);
+    if (axis < 0 || axis >= shape.rank)
+        return weir_mistake(x, src, "%s: axis %d is not one of the %d dimensions", what, opts->axis, shape.rank);
+    if (least)
+        x = weir_neg_at(x, WEIR_OPTS_AT(src, weir_op_opts));
+    x = weir_argmax_at(axis_moved_last(x, axis, shape.rank, src),
+                       WEIR_OPTS_AT(src, weir_op_opts, .name = opts->keep ? NULL : opts->name));
+    weir_dims_opts kept = {.size = sizeof kept, .src = src, .name = opts->name};
+    for (int d = 0; d < shape.rank; d++)
+        kept.dims[d] = d == axis ? 1 : shape.dim[d];
+    return opts->keep ? weir_reshape_at(x, &kept) : x;
+}
+
+weir_tensor *weir_argmax_along_at(weir_tensor *x, const weir_arg_opts *given)
+{
+    weir_arg_opts opts;
+    x = op_opts(x, "argmax", given, &opts, sizeof opts);
+    return arg_along("argmax", x, &opts, false);
+}
+
+weir_tensor *weir_argmin_along_at(weir_tensor *x, const weir_arg_opts *given)
+{
+    weir_arg_opts opts;
+    x = op_opts(x, "argmin", given, &opts, sizeof opts);
+    return arg_along("argmin", x, &opts, true);
 }

@@ -183,10 +183,11 @@ const weir_op op_reshape = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
+/* An op whose attributes are the dimensions that the options have. */
+static weir_tensor *to_dims(const weir_op *op, const char *name, weir_tensor *x, const weir_dims_opts *given)
 {
     weir_dims_opts opts;
-    x = op_opts(x, "reshape", given, &opts, sizeof opts);
+    x = op_opts(x, name, given, &opts, sizeof opts);
     shape_attrs attrs = {0};
     while (attrs.rank < WEIR_DIMS_MAX && opts.dims[attrs.rank]) {
         attrs.dim[attrs.rank] = opts.dims[attrs.rank];
@@ -195,9 +196,14 @@ weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
     for (int d = (int)attrs.rank; x && d < WEIR_DIMS_MAX; d++)
         if (opts.dims[d])
             return weir_mistake(x, opts.src,
-                                "reshape: dimension %d is 0, and %lld follows it; a dimension is at least 1",
+                                "%s: dimension %d is 0, and %lld follows it; a dimension is at least 1", name,
                                 (int)attrs.rank, (long long)opts.dims[d]);
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, op, NULL, &x, 1, &attrs}, NULL);
+}
+
+weir_tensor *weir_reshape_at(weir_tensor *x, const weir_dims_opts *given)
+{
+    return to_dims(&op_reshape, "reshape", x, given);
 }
 
 /* Applies an op whose attributes are the shape of its output. */
@@ -229,15 +235,9 @@ bool shape_repeats(const weir_type *small, const weir_type *large, char *error, 
 
 static bool broadcast_to_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
-    char from[RULES_SHAPE_TEXT], to[RULES_SHAPE_TEXT];
-    weir_shape target, both;
-    if (!shape_of_attrs(args->attrs, &target, error, error_bytes))
-        return false;
-    if (!broadcast_shapes(&args->in[0].shape, &target, &both) || !weir_shape_equal(&both, &target))
-        return REFUSE("shape %s does not broadcast to %s", shape_text(&args->in[0].shape, from, sizeof from),
-                      shape_text(&target, to, sizeof to));
-    args->out[0] = (weir_type){args->in[0].dtype, target};
-    return true;
+    args->out[0].dtype = args->in[0].dtype;
+    return shape_of_attrs(args->attrs, &args->out[0].shape, error, error_bytes) &&
+           shape_repeats(&args->in[0], &args->out[0], error, error_bytes);
 }
 
 /* The target is the output's shard. */
@@ -263,29 +263,28 @@ static void broadcast_to_signatures(const weir_op_args *args, weir_signature_lis
         sign_linear(args, list);
 }
 
-/* y[i] = *x for elements of so many bytes. */
-#define REPEAT(bytes, type)                                             \
-    static void repeat_##bytes(void *y, const void *x, int64_t count)   \
-    {                                                                   \
-        const type value = *(const type *)x;                            \
-        for (int64_t i = 0; i < count; i++)                             \
-            ((type *)y)[i] = value;                                     \
+#define REPEAT(bits)                                                                   \
+    static void repeat_##bits(uint##bits##_t *y, const uint##bits##_t *x, int64_t count) \
+    {                                                                                  \
+        for (int64_t i = 0; i < count; i++)                                            \
+            y[i] = *x;                                                                 \
     }
-REPEAT(8, uint64_t)
-REPEAT(4, uint32_t)
-REPEAT(2, uint16_t)
-REPEAT(1, uint8_t)
+REPEAT(8)
+REPEAT(16)
+REPEAT(32)
+REPEAT(64)
 
-static void repeat(void *y, const void *x, int64_t count, size_t bytes)
+/* The element at `from` again and again. */
+static void repeat(void *to, const void *from, size_t bytes, int64_t count)
 {
-    if (bytes == 8)
-        repeat_8(y, x, count);
-    else if (bytes == 4)
-        repeat_4(y, x, count);
+    if (bytes == 1)
+        repeat_8(to, from, count);
     else if (bytes == 2)
-        repeat_2(y, x, count);
+        repeat_16(to, from, count);
+    else if (bytes == 4)
+        repeat_32(to, from, count);
     else
-        repeat_1(y, x, count);
+        repeat_64(to, from, count);
 }
 
 static weir_status broadcast_to_kernel(const weir_kernel_args *args)
@@ -304,7 +303,7 @@ static weir_status broadcast_to_kernel(const weir_kernel_args *args)
         if (n.stride[0][n.rank - 1])
             memcpy(to, from, (size_t)inner * bytes);
         else
-            repeat(to, from, inner, bytes);
+            repeat(to, from, bytes, inner);
     }
     return WEIR_OK;
 }
@@ -330,6 +329,11 @@ const weir_op op_broadcast_to = {
     .kernel = {[WEIR_CPU] = broadcast_to_kernel},
     .half = WEIR_HALF_FOLLOW,
 };
+
+weir_tensor *weir_expand_at(weir_tensor *x, const weir_dims_opts *given)
+{
+    return to_dims(&op_broadcast_to, "expand", x, given);
+}
 
 weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src)
 {

@@ -109,6 +109,45 @@ extern "C" weir_status op_concat_cuda(const weir_kernel_args *args)
     return launched(args);
 }
 
+/* ---- by steps: the slice's elements lie some places apart in the other tensor ---- */
+
+static nest steps_nest(const along &a, const step_attrs *attrs, bool places)
+{
+    const int64_t apart[3] = {attrs->size * a.inside, attrs->step * a.inside, 1}, close[3] = {attrs->count * a.inside, a.inside, 1};
+    nest n = {};
+    n.rank = 3;
+    n.dim[0] = a.outside;
+    n.dim[1] = attrs->count;
+    n.dim[2] = a.inside;
+    nest_operand(&n, places ? close : apart);
+    nest_operand(&n, places ? apart : close);
+    return n;
+}
+
+extern "C" weir_status op_slice_step_cuda(const weir_kernel_args *args)
+{
+    const step_attrs *attrs = (const step_attrs *)args->attrs;
+    const along a = along_of(&args->in[0].shape, attrs->axis);
+    const size_t bytes = element_bytes(args);
+    if (a.outside && a.inside)
+        move_elements(args, (const char *)args->in[0].data + (size_t)(attrs->first * a.inside) * bytes, args->out[0].data, bytes,
+                      steps_nest(a, attrs, false));
+    return launched(args);
+}
+
+extern "C" weir_status op_place_step_cuda(const weir_kernel_args *args)
+{
+    const step_attrs *attrs = (const step_attrs *)args->attrs;
+    const weir_view *out = &args->out[0];
+    const along a = along_of(&out->shape, attrs->axis);
+    const size_t bytes = element_bytes(args);
+    move_zeros(args, out->data, (size_t)count_of(&out->shape) * bytes);
+    if (a.outside && a.inside)
+        move_elements(args, args->in[0].data, (char *)out->data + (size_t)(attrs->first * a.inside) * bytes, bytes,
+                      steps_nest(a, attrs, true));
+    return launched(args);
+}
+
 /* ---- append ---- */
 
 /* A position at which the rows do not fit is refused, and x stays as it is. */

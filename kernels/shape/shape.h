@@ -17,6 +17,12 @@ typedef struct range_attrs {
     int64_t range[2];
 } range_attrs;
 
+/* A slice by steps: element i is at first + step i of `size` places. */
+typedef struct step_attrs {
+    int64_t axis; /* may be negative */
+    int64_t first, count, step, size;
+} step_attrs;
+
 typedef struct concat_attrs {
     int64_t axis; /* may be negative */
 } concat_attrs;
@@ -29,7 +35,7 @@ shape_attrs shape_attrs_of(const weir_shape *shape);
 /* Refuses a rank or a dimension that no shape has. */
 bool shape_of_attrs(const shape_attrs *attrs, weir_shape *shape, char *error, size_t error_bytes);
 
-/* Whether the two are f32 and `small` is of a shape that broadcasts to that of `large`; refuses if not. */
+/* Whether `small` is of a shape that broadcasts to that of `large`; refuses if not. */
 bool shape_repeats(const weir_type *small, const weir_type *large, char *error, size_t error_bytes);
 
 /* DSL functions for gradients; x itself when it has the shape already. */

@@ -5,9 +5,11 @@
  *
  * The axis itself is never split, so the positions in the attributes are also local ones.
  */
+#include "kernels/shape/axis.h"
 #include "kernels/shape/shape.h"
 
 #include "kernels/common/ops.h"
+#include "kernels/common/param.h"
 #include "kernels/common/rules.h"
 #include "kernels/common/view.h"
 
@@ -23,52 +25,6 @@ static const weir_field range_fields[] = {
 };
 
 static const weir_field concat_fields[] = {WEIR_FIELD_INT(concat_attrs, axis)};
-
-/* ---- the axis ---- */
-
-static int axis_of(int64_t axis, int rank)
-{
-    return (int)(axis < 0 ? axis + rank : axis);
-}
-
-static bool axis_is_right(int64_t axis, int rank, char *error, size_t error_bytes)
-{
-    if (axis < -rank || axis >= rank)
-        return REFUSE("axis %lld is not one of the %d dimensions", (long long)axis, rank);
-    return true;
-}
-
-static int64_t outside(const weir_shape *shape, int axis)
-{
-    int64_t count = 1;
-    for (int d = 0; d < axis; d++)
-        count *= shape->dim[d];
-    return count;
-}
-
-/* Bytes of one step along the axis. */
-static size_t step_bytes(const weir_view *view, int axis)
-{
-    size_t bytes = weir_dtype_bytes(view->dtype);
-    for (int d = axis + 1; d < view->shape.rank; d++)
-        bytes *= (size_t)view->shape.dim[d];
-    return bytes;
-}
-
-/* All dimensions but the axis, and P -> P. */
-static void sign_but(const weir_op_args *args, weir_signature_list *list, int axis)
-{
-    for (int d = 0; d < args->in[0].shape.rank; d++) {
-        if (d == axis)
-            continue;
-        weir_signature *s = weir_signature_new(list);
-        for (int i = 0; i < args->in_count; i++)
-            s->in[i] = WEIR_S(d);
-        s->out[0] = WEIR_S(d);
-    }
-    if (weir_dtype_real(args->in[0].dtype))
-        sign_linear(args, list);
-}
 
 static void range_signatures(const weir_op_args *args, weir_signature_list *list)
 {
@@ -139,11 +95,26 @@ const weir_op op_slice = {
     .half = WEIR_HALF_FOLLOW,
 };
 
-weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_op_opts *given)
+static weir_tensor *slice_by_steps(weir_tensor *x, const step_attrs *given, const weir_slice_opts *opts)
 {
-    weir_op_opts opts;
+    const weir_shape shape = weir_tensor_type(x).shape;
+    step_attrs attrs = *given;
+    char error[128];
+    if (weir_tensor_poisoned(x))
+        return op_of_none(&op_slice_step, x, opts->src);
+    if (!axis_is_right(attrs.axis, shape.rank, error, sizeof error))
+        return weir_mistake(x, opts->src, "slice: %s", error);
+    attrs.size = shape.dim[axis_of(attrs.axis, shape.rank)];
+    return weir_op_apply(&(weir_apply){opts->src, opts->name, &op_slice_step, NULL, &x, 1, &attrs}, NULL);
+}
+
+weir_tensor *weir_slice_at(weir_tensor *x, int axis, int64_t first, int64_t count, const weir_slice_opts *given)
+{
+    weir_slice_opts opts;
     x = op_opts(x, "slice", given, &opts, sizeof opts);
     range_attrs attrs = {axis, {first, count}};
+    if (opts.step && opts.step != 1)
+        return slice_by_steps(x, &(step_attrs){axis, first, count, opts.step, 0}, &opts);
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_slice, NULL, &x, 1, &attrs}, NULL);
 }
 
@@ -185,7 +156,7 @@ static void pad_backward(weir_grad_args *args)
     weir_type type = weir_tensor_type(args->in[0]);
     int axis = axis_of(attrs->axis, type.shape.rank);
     args->din[0] = weir_slice_at(args->dout[0], axis, attrs->range[0], type.shape.dim[axis],
-                                 WEIR_OPTS_AT(args->src, weir_op_opts));
+                                 WEIR_OPTS_AT(args->src, weir_slice_opts));
 }
 
 const weir_op op_pad = {
@@ -271,7 +242,7 @@ static void concat_backward(weir_grad_args *args)
         int axis = axis_of(attrs->axis, type.shape.rank);
         if (args->needed[i])
             args->din[i] = weir_slice_at(args->dout[0], axis, first, type.shape.dim[axis],
-                                         WEIR_OPTS_AT(args->src, weir_op_opts));
+                                         WEIR_OPTS_AT(args->src, weir_slice_opts));
         first += type.shape.dim[axis];
     }
 }

@@ -145,11 +145,14 @@ Test(gradients, of_a_tensor_that_is_used_more_than_once, .timeout = 120)
 REDUCE_MODELS(sum)
 REDUCE_MODELS(mean)
 REDUCE_MODELS(max)
+REDUCE_MODELS(min)
+REDUCE_MODELS(prod)
 
 Test(gradients, of_reductions, .timeout = 120)
 {
     const gradient_model models[] = {sum_all,  sum_last,  sum_middle,  sum_ends, mean_all, mean_last, mean_middle,
-                                     mean_ends, max_all, max_last, max_middle, max_ends};
+                                     mean_ends, max_all, max_last, max_middle, max_ends, min_all, min_last, min_middle,
+                                     min_ends, prod_all, prod_last, prod_middle, prod_ends};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }
@@ -187,6 +190,19 @@ static weir_tensor *slice_end_model(weir_graph *g)
 {
     return weir_slice(param(g, "x", 3, 4, 2), -1, 1, 1);
 }
+static weir_tensor *slice_step_model(weir_graph *g)
+{
+    return weir_slice(param(g, "x", 3, 7, 2), 1, 1, 3, .step = 2);
+}
+static weir_tensor *reverse_model(weir_graph *g)
+{
+    return weir_slice(param(g, "x", 3, 4, 2), 0, 2, 3, .step = -1);
+}
+static weir_tensor *expand_model(weir_graph *g)
+{
+    weir_tensor *x = weir_expand(param(g, "x", 3, 1, 0), {2, 3, 4});
+    return weir_mul(x, weir_add(weir_range(g, WEIR_F32, 4, .start = 0.5), weir_constant(g, WEIR_F32, {3, 4}, .value = -0.25)));
+}
 static weir_tensor *pad_model(weir_graph *g)
 {
     return shape_pad(param(g, "x", 3, 4, 2), 1, 2, 1, WEIR_HERE);
@@ -200,7 +216,8 @@ static weir_tensor *concat_model(weir_graph *g)
 Test(gradients, of_shape_ops, .timeout = 120)
 {
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
-                                     slice_end_model, pad_model, concat_model};
+                                     slice_end_model, pad_model, concat_model, slice_step_model, reverse_model,
+                                     expand_model};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }

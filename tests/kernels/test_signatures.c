@@ -3,6 +3,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/common/ops.h"
 #include "kernels/reduce/reduce.h"
+#include "kernels/shape/fill.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/op_check.h"
 
@@ -78,6 +79,7 @@ Test(signatures, of_reductions, .timeout = 60)
         check_one(ops[o], &(reduce_attrs){{1}, 1, 0}, SHAPE(5, 2, 7));
         check_one(ops[o], &(reduce_attrs){{0, -1}, 2, 1}, SHAPE(5, 2, 7));
     }
+    check_one(&op_prod, &(reduce_attrs){{0, -1}, 2, 1}, SHAPE(5, 2, 7));
     check_one(&op_sum_to, &(shape_attrs){{2, 1}, 2}, SHAPE(5, 2, 7));
 }
 
@@ -90,6 +92,16 @@ Test(signatures, of_shape_ops, .timeout = 60)
     check_one(&op_slice, (int64_t[3]){1, 2, 3}, SHAPE(5, 7));
     check_one(&op_pad, (int64_t[3]){-1, 2, 3}, SHAPE(5, 7));
     check_two(&op_concat, (int64_t[1]){0}, SHAPE(5, 7), SHAPE(2, 7));
+    check_one(&op_slice_step, &(step_attrs){1, 6, 4, -2, 7}, SHAPE(5, 7));
+    check_one(&op_place_step, &(step_attrs){1, 6, 4, -2, 7}, SHAPE(5, 4));
+}
+
+Test(signatures, of_ops_without_inputs, .timeout = 60)
+{
+    kernel_check c = kernel_check_new(&op_constant, &(constant_attrs){{5, 7}, 2, WEIR_F32, 0.5}, SEED);
+    check(&c);
+    c = kernel_check_new(&op_range, &(steps_attrs){WEIR_I32, 5, 3, 2}, SEED);
+    check(&c);
 }
 
 Test(signatures, of_dropout_and_casts, .timeout = 60)

@@ -12,3 +12,4 @@
 #include "graph/verify/rules_model.c"
 #include "graph/verify/rules_loss.c"
 #include "graph/verify/rules_update.c"
+#include "graph/verify/rules_index.c"

@@ -231,7 +231,14 @@ static weir_status call(const weir_kernel_args *args)
     X(max, reduce, weir_max_at(x, o))                                       \
     X(reshape, dims, weir_reshape_at(x, o))                                 \
     X(transpose, dims, weir_transpose_at(x, o))                             \
-    X(slice, op, weir_slice_at(x, 0, 0, 1, o))                              \
+    X(slice, slice, weir_slice_at(x, 0, 0, 1, o))                           \
+    X(expand, dims, weir_expand_at(x, o))                                   \
+    X(constant, constant, weir_constant_at(graph, WEIR_F32, o))             \
+    X(range, range, weir_range_at(graph, WEIR_F32, 4, o))                   \
+    X(min, reduce, weir_min_at(x, o))                                       \
+    X(prod, reduce, weir_prod_at(x, o))                                     \
+    X(argmax, arg, weir_argmax_along_at(x, o))                              \
+    X(argmin, arg, weir_argmin_along_at(x, o))                              \
     X(concat, concat, weir_concat_at(0, (o->x[0] = x, o)))                  \
     X(dropout, op, weir_dropout_at(x, 0.5, o))                              \
     X(cast, op, weir_cast_at(x, WEIR_BF16, o))

@@ -223,5 +223,6 @@ static inline field_value field_from_exact(weir_exact a)
 #define rules_model double_rules_model
 #define rules_loss double_rules_loss
 #define rules_update double_rules_update
+#define rules_index double_rules_index
 
 #endif

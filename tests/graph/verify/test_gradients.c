@@ -115,6 +115,16 @@ static weir_tensor *shapes(weir_graph *g)
     return weighted(weir_mul(shape_pad(both, 0, 1, 2, WEIR_HERE), shape_pad(both, 0, 2, 1, WEIR_HERE)));
 }
 
+static weir_tensor *indexes(weir_graph *g)
+{
+    weir_tensor *x = weir_param(g, WEIR_F32, {2, 3, 4}, .name = "x");
+    weir_tensor *back = weir_slice(x, 2, 3, 2, .step = -2), *wide = weir_expand(weir_slice(x, 1, 0, 1), {2, 3, 4});
+    weir_tensor *least = weir_min(x, .axes = {1}, .axis_count = 1), *all = weir_prod(x, .axes = {0, 2}, .axis_count = 2);
+    weir_tensor *scale = weir_add(weir_range(g, WEIR_F32, 4, .start = 1), weir_constant(g, WEIR_F32, {3, 1}, .value = 0.5));
+    return weir_add(weir_add(weighted(weir_mul(back, back)), weighted(weir_mul(weir_mul(wide, x), scale))),
+                    weir_add(weighted(least), weighted(all)));
+}
+
 static weir_tensor *halves(weir_graph *g)
 {
     weir_tensor *x = weir_input(g, WEIR_F32, {4, 6}, .name = "x", .micro = true);
@@ -172,7 +182,7 @@ typedef weir_tensor *(*model_fn)(weir_graph *g);
 static const struct {
     const char *name;
     model_fn make;
-} models[] = {{"functions", functions}, {"pairs", pairs}, {"sums", sums}, {"shapes", shapes}, {"halves", halves},
+} models[] = {{"functions", functions}, {"pairs", pairs}, {"sums", sums}, {"shapes", shapes}, {"halves", halves}, {"indexes", indexes},
               {"products", products}, {"norms", norms}, {"model", model}, {"classes", classes}};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 

@@ -55,6 +55,34 @@ Test(verify, a_gpt_is_right_in_every_layout_and_precision)
     }
 }
 
+/* Tensors without inputs, slices by steps and elements by index, over two axes of devices. */
+static weir_graph *indexed(weir_sbp first, weir_sbp second)
+{
+    weir_graph *g = weir_graph_new("indexed");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-5", .shape = {2, 3})) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {6, 7, 4}, .name = "x", .sbp = {first, second}, .micro = true);
+        weir_tensor *w = weir_param(g, WEIR_F32, {7, 4}, .name = "w", .init = WEIR_NORMAL(0.5));
+        weir_tensor *steps = weir_add(weir_range(g, WEIR_F32, 4, .start = 1), weir_constant(g, WEIR_F32, {7, 1}, .value = 0.5));
+        weir_tensor *h = weir_mul(weir_add(x, weir_expand(w, {6, 7, 4})), steps);
+        weir_tensor *back = weir_add(weir_slice(h, 1, 6, 3, .step = -3), weir_slice(h, 1, 0, 3, .step = 2));
+        weir_tensor *least = weir_min(back, .axes = {2}, .axis_count = 1), *all = weir_prod(back, .axes = {-1}, .axis_count = 1);
+        weir_fetch(weir_argmin(back, .axis = 0), .name = "where");
+        weir_fetch(weir_range(g, WEIR_I32, 5, .start = 9, .step = -2), .name = "range");
+        weir_train(weir_mean(weir_add(least, all)), weir_sgd(.lr = 0.1));
+    }
+    return graph_made(g);
+}
+
+Test(verify, elements_by_index_are_right_in_every_layout)
+{
+    const weir_sbp sbps[] = {WEIR_AUTO, WEIR_B, WEIR_S(0), WEIR_S(1), WEIR_S(2), WEIR_P};
+    for (size_t i = 0; i < sizeof sbps / sizeof *sbps; i++) {
+        weir_graph *g = indexed(sbps[i], sbps[(i + 2) % 6]);
+        expect_right(g, weir_compile(g, .micro_batches = 1 + (int)i % 2, .precision = i % 3 ? WEIR_F32 : WEIR_BF16), "indexed");
+        weir_graph_free(g);
+    }
+}
+
 Test(verify, random_models_are_right_in_random_layouts)
 {
     for (uint64_t model = 0; model < MODELS; model++)

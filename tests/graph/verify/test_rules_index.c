@@ -1,0 +1,111 @@
+/* test_rules_index.c: the rules of constants, ranges and elements by index, held against the CPU kernels. */
+#include "tests/graph/verify/rule_check.h"
+
+TestSuite(rules_of_indexes, .timeout = 60);
+
+/* ---- without inputs ---- */
+
+static void make_constant(rule_check *c)
+{
+    const weir_dtype dtype = check_dtype(c);
+    const weir_shape shape = check_shape(c, 0, 4);
+    check_int(c, "rank", 0, shape.rank);
+    check_int(c, "dtype", 0, dtype);
+    check_real(c, "value", weir_dtype_real(dtype) ? check_between(c, -2, 2) : (double)check_from(c, 0, 9));
+    if (dtype == WEIR_F16 || dtype == WEIR_BF16)
+        check_real(c, "value", 0.25 * (double)check_from(c, -9, 9));
+    for (int d = 0; d < shape.rank; d++)
+        check_int(c, "dim", d, shape.dim[d] + 1);
+    check_out(c, dtype, shape);
+}
+
+/* A part of a range. */
+static void make_range(rule_check *c)
+{
+    const weir_dtype dtype = check_dtype(c);
+    const int64_t all = check_from(c, 1, 9), start = check_from(c, 0, all), count = check_from(c, 0, all - start);
+    check_int(c, "dtype", 0, dtype);
+    check_int(c, "count", 0, all);
+    check_real(c, "start", (double)check_from(c, 0, 5));
+    check_real(c, "step", dtype == WEIR_F32 ? check_between(c, -2, 2) : (double)check_from(c, 0, 3));
+    check_place(c, check_out(c, dtype, SHAPE(count)), 0, start, all);
+}
+
+/* ---- slices by steps ---- */
+
+static void make_step(rule_check *c, bool places)
+{
+    const weir_dtype dtype = check_dtype(c);
+    weir_shape few = check_shape(c, 1, 4), many;
+    const int axis = (int)check_from(c, 0, few.rank - 1);
+    const int64_t count = check_from(c, 1, 4), step = check_from(c, 1, 3), ends = check_from(c, 0, 2);
+    const int64_t size = (count - 1) * step + 1 + ends, first = check_from(c, 0, ends);
+    const bool back = check_coin(c);
+    few.dim[axis] = count;
+    many = few;
+    many.dim[axis] = size;
+    check_int(c, "axis", 0, check_coin(c) ? axis : axis - few.rank);
+    check_int(c, "first", 0, back ? first + (count - 1) * step : first);
+    check_int(c, "count", 0, count);
+    check_int(c, "step", 0, back ? -step : step);
+    check_int(c, "size", 0, size);
+    check_in(c, dtype, places ? few : many);
+    check_out(c, dtype, places ? many : few);
+}
+
+static void make_slice_step(rule_check *c)
+{
+    make_step(c, false);
+}
+
+static void make_place_step(rule_check *c)
+{
+    make_step(c, true);
+}
+
+/* ---- products of elements ---- */
+
+static void make_prod(rule_check *c)
+{
+    const weir_shape in = check_shape(c, 0, 3);
+    const unsigned reduced = in.rank ? (unsigned)check_from(c, 1, (1 << in.rank) - 1) : 0;
+    const bool keep = check_coin(c);
+    weir_shape out = {0};
+    int count = 0;
+    for (int d = 0; d < in.rank; d++) {
+        if (reduced >> d & 1)
+            check_int(c, "axes", count++, check_coin(c) ? d : d - in.rank);
+        if (!(reduced >> d & 1) || keep)
+            out.dim[out.rank++] = reduced >> d & 1 ? 1 : in.dim[d];
+    }
+    check_int(c, "axis_count", 0, count);
+    check_int(c, "keep", 0, keep);
+    check_fill(c, check_in(c, WEIR_F32, in), -1.2, 1.2);
+    check_out(c, WEIR_F32, out);
+}
+
+static void make_prod_grad(rule_check *c)
+{
+    rule_check forward = check_new("prod", c->seed);
+    make_prod(&forward);
+    memcpy(c->words, forward.words, sizeof c->words);
+    check_in_of(c, &forward.in[0]);
+    check_in(c, WEIR_F32, forward.out[0].shape);
+    check_out(c, WEIR_F32, forward.in[0].shape);
+    check_free(&forward);
+}
+
+static const check_case index_cases[] = {
+    {"constant", make_constant}, {"range", make_range}, {"slice_step", make_slice_step}, {"place_step", make_place_step},
+    {"prod", make_prod}, {"prod_grad", make_prod_grad},
+};
+
+Test(rules_of_indexes, an_op_computes_what_its_kernel_computes)
+{
+    CHECK_TABLE(rules_index, index_cases, check_run);
+}
+
+Test(rules_of_indexes, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
+{
+    CHECK_TABLE(rules_index, index_cases, check_shaken);
+}
