@@ -281,6 +281,37 @@ MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
 MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or more",
         HERE weir_linear(weir_input(g, WEIR_F32, {4}, .name = "x"), 2))
 MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2; it must be at least 1", HERE weir_linear(matrix("x", 4, 2), -2))
+#define IMAGE(rows, columns) weir_input(g, WEIR_F32, {2, 4, rows, columns}, .name = "x")
+#define FILTER(...) weir_param(g, WEIR_F32, {__VA_ARGS__}, .name = "w")
+MISTAKE(a_convolution_of_a_matrix, "@: conv: x has 2 dimensions; it needs a batch, channels and 1 to 3 more",
+        HERE weir_conv(matrix("x", 4, 2), 8, {3}))
+MISTAKE(a_kernel_of_other_dimensions, "@: conv: the kernel has 1 sizes; x has 2 spatial dimensions", HERE weir_conv(IMAGE(5, 5), 8, {3}))
+MISTAKE(groups_that_do_not_divide_channels, "@: conv: 4 input and 8 output channels; both must be multiples of 3 groups",
+        HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .groups = 3))
+MISTAKE(a_stride_below_one, "@: conv: .stride[1] is -1; it must be 1 to 268435456", HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .stride = {1, -1}))
+MISTAKE(a_pad_of_a_dimension_too_many, "@: conv: .pad has 3 numbers or more; x has 2 spatial dimensions",
+        HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .pad = {1, 1, 1}))
+MISTAKE(a_window_that_is_too_large, "@: conv: the window spans 7 elements of dimension 2, which has 6 with its pads",
+        HERE weir_conv(IMAGE(4, 9), 8, {4, 3}, .pad = {1, 0}, .dilation = {2, 1}))
+MISTAKE(a_weight_for_other_channels, "@: conv: x has 4 channels, which are not groups of the weight's 3",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 3, 3, 3), NULL))
+MISTAKE(groups_that_the_weight_does_not_have, "@: conv_with: .groups is 4, but x has 4 channels and the weight is for 2 in a group",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 2, 3, 3), NULL, .groups = 4))
+MISTAKE(a_bias_for_other_channels, "@: conv: the bias must have one dimension, of 6 channels",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 4, 3, 3), weir_param(g, WEIR_F32, {4}, .name = "b")))
+MISTAKE(an_output_pad_of_a_convolution, "@: conv_with: .output_pad[0] is 1; only a transposed convolution has it",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 4, 3, 3), NULL, .output_pad = {1}))
+MISTAKE(an_output_pad_as_large_as_the_stride, "@: conv_transpose: .output_pad[1] is 2; it must be at least 0 and less than the stride, 2",
+        HERE weir_conv_transpose_with(IMAGE(5, 5), FILTER(4, 6, 3, 3), NULL, .stride = {2, 2}, .output_pad = {0, 2}))
+MISTAKE(a_transposed_convolution_of_other_channels, "@: conv_transpose: x has 4 channels and the weight 5",
+        HERE weir_conv_transpose_with(IMAGE(5, 5), FILTER(5, 6, 3, 3), NULL))
+MISTAKE(a_transposed_convolution_into_nothing, "@: conv_transpose: dimension 2 becomes -1; it must be at least 1",
+        HERE weir_conv_transpose_with(IMAGE(1, 5), FILTER(4, 6, 1, 1), NULL, .pad = {1, 1}))
+MISTAKE(a_pool_of_pads, "@: max_pool: a pad of 2 in dimension 3; it must be less than what the window spans, 2",
+        HERE weir_max_pool(IMAGE(5, 5), {2, 2}, .pad = {0, 2}))
+MISTAKE(a_maximum_that_counts_pads, "@: max_pool: .count_pad is for an average; the pads of a maximum never count",
+        HERE weir_max_pool(IMAGE(5, 5), {2, 2}, .count_pad = true))
+MISTAKE(neighbours_that_are_none, "@: lrn: the size is 0; it must be at least 1", HERE weir_lrn(IMAGE(5, 5), 0))
 MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8; it needs 1 to 2^31 - 1 rows of at least 1", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
         "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",

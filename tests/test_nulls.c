@@ -41,6 +41,12 @@ BUILDER(matmul, weir_matmul(x[0], x[1]))
 BUILDER(linear, weir_linear(x[0], 2))
 BUILDER(linear_with, weir_linear_with_at(x[0], x[1], x[2], WEIR_OPTS(weir_op_opts)))
 BUILDER(softmax, weir_softmax(x[0]))
+BUILDER(conv, weir_conv(x[0], 4, {3, 3}))
+BUILDER(conv_with, weir_conv_with(x[0], x[1], x[2]))
+BUILDER(conv_transpose_with, weir_conv_transpose_with(x[0], x[1], x[2], .stride = {2, 2}))
+BUILDER(max_pool, weir_max_pool(x[0], {2, 2}))
+BUILDER(average_pool, weir_average_pool(x[0], {2, 2}))
+BUILDER(lrn, weir_lrn(x[0], 5))
 BUILDER(layernorm, weir_layernorm(x[0]))
 BUILDER(rmsnorm, weir_rmsnorm(x[0]))
 BUILDER(argmax, weir_argmax(x[0]))
@@ -104,6 +110,8 @@ static const struct builder builders[] = {
     TAKES(batch, 1, 0), TAKES(unbatch, 1, 0),
     TAKES(slice_step, 1, 0), TAKES(expand, 1, 0), TAKES(min, 1, 0), TAKES(prod, 1, 0), TAKES(argmin, 1, 0),
     TAKES(argmax_along, 1, 0), TAKES(argmax_last, 1, 0),
+    TAKES(conv, 1, 0), TAKES(conv_with, 3, 4), TAKES(conv_transpose_with, 3, 4), TAKES(max_pool, 1, 0), TAKES(average_pool, 1, 0),
+    TAKES(lrn, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */

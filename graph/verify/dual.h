@@ -164,6 +164,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rule_part dual_rule_part
 #define rules_core dual_rules_core
 #define rules_product dual_rules_product
+#define rules_conv dual_rules_conv
 #define rules_element dual_rules_element
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss

@@ -89,6 +89,95 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
 weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
 
+/* ---- convolutions and pools: x [batch, channels, d...] with 1 to 3 spatial dimensions d ---- */
+
+/* All lists have a number for each spatial dimension. The window is at the positions 0, stride, 2 stride, ... of the padded
+ * tensor where it fits:
+ *     size = (d + pad + pad_end - dilation (kernel - 1) - 1) / stride + 1, rounded down */
+typedef struct weir_conv_opts {
+    size_t size;
+    weir_src src;
+    const char *written;            /* the text of the options, filled in by the macros, to tell .pad_end = {0} from no option */
+    int64_t kernel[3];
+    const char *name;
+    int64_t stride[3];              /* default 1 */
+    int64_t pad[3];                 /* zeros in front */
+    int64_t pad_end[3];             /* zeros behind; default: as .pad */
+    int64_t dilation[3];            /* distance of the window's elements; default 1 */
+    int64_t groups;                 /* input and output channels in so many groups, each for itself; default 1 */
+    weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
+    bool no_bias;
+    weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in / groups * window) */
+    bool frozen;                    /* the parameters are not trained */
+} weir_conv_opts;
+/* x -> [batch, out, d'...] with parameters NAME/weight [out, in / groups, kernel...] and NAME/bias [out] (initially zeros):
+ *     y[b, o, p] = bias[o] + sum over channels c of o's group and elements t of the window of
+ *                  weight[o, c, t] x[b, c, p stride - pad + t dilation]
+ * weir_conv(x, 64, {3, 3}, .pad = {1, 1}). With as many groups as channels it is a depthwise convolution. The parameters are
+ * f32; if x is f16 or bf16, the weight is cast to its dtype. */
+#define weir_conv(x, out, ...) \
+    weir_conv_at(x, out, WEIR_OPTS(weir_conv_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_conv_at(weir_tensor *x, int64_t out, const weir_conv_opts *opts);
+
+typedef struct weir_conv_with_opts {
+    size_t size;
+    weir_src src;
+    const char *written;            /* as above */
+    int64_t stride[3];
+    const char *name;
+    int64_t pad[3];
+    int64_t pad_end[3];
+    int64_t output_pad[3];          /* transposed: positions more at the end; less than the stride */
+    int64_t dilation[3];
+    int64_t groups;                 /* transposed: default 1. Else the shapes say how many there are, and .groups is checked */
+} weir_conv_with_opts;
+/* The same with a weight [out, in / groups, kernel...] and a bias [out] (or NULL) that exist already. */
+#define weir_conv_with(x, weight, bias, ...) \
+    weir_conv_with_at(x, weight, bias, WEIR_OPTS(weir_conv_with_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+weir_tensor *weir_conv_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_conv_with_opts *opts);
+/* The transposed convolution (Zeiler et al. 2010): each element of x adds a window's worth of elements to the result. x
+ * [batch, in, d...], weight [in, out / groups, kernel...], bias [out] or NULL -> [batch, out, d'...] with
+ *     size = (d - 1) stride - pad - pad_end + dilation (kernel - 1) + 1 + output_pad */
+#define weir_conv_transpose_with(x, weight, bias, ...) \
+    weir_conv_transpose_with_at(x, weight, bias, WEIR_OPTS(weir_conv_with_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+weir_tensor *weir_conv_transpose_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_conv_with_opts *opts);
+
+typedef struct weir_pool_opts {
+    size_t size;
+    weir_src src;
+    const char *written; /* as above */
+    int64_t kernel[3];
+    const char *name;
+    int64_t stride[3];   /* default: as the kernel, so windows do not overlap */
+    int64_t pad[3];      /* less than the window spans; never the largest */
+    int64_t pad_end[3];  /* default: as .pad */
+    int64_t dilation[3]; /* default 1 */
+    bool ceil;           /* the size is rounded up, if the last window begins within the tensor or the pad in front of it */
+    bool count_pad;      /* average: pads count as elements of 0 */
+} weir_pool_opts;
+/* The largest element of each window, per channel: weir_max_pool(x, {2, 2}). NaN is larger than everything. The gradient goes
+ * to the first of equals. */
+#define weir_max_pool(x, ...) \
+    weir_max_pool_at(x, WEIR_OPTS(weir_pool_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_max_pool_at(weir_tensor *x, const weir_pool_opts *opts);
+/* The average of each window. For a pool over everything, weir_mean(x, .axes = {2, 3}, .axis_count = 2, .keep = true). */
+#define weir_average_pool(x, ...) \
+    weir_average_pool_at(x, WEIR_OPTS(weir_pool_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_average_pool_at(weir_tensor *x, const weir_pool_opts *opts);
+
+typedef struct weir_lrn_opts {
+    size_t size;
+    weir_src src;
+    double alpha; /* default 1e-4; WEIR_ZERO: 0, as for the others */
+    double beta;  /* default 0.75 */
+    double bias;  /* default 1 */
+    const char *name;
+} weir_lrn_opts;
+/* x [batch, channels, ...] / (bias + alpha / count * sum of x^2 over `count` neighbouring channels)^beta (Krizhevsky et al. 2012):
+ * of channel c, the channels c - (count - 1) / 2 to c + count / 2, both rounded down. Computed by other ops of this file. */
+#define weir_lrn(x, count, ...) weir_lrn_at(x, count, WEIR_OPTS(weir_lrn_opts, __VA_ARGS__))
+weir_tensor *weir_lrn_at(weir_tensor *x, int64_t count, const weir_lrn_opts *opts);
+
 /* ---- over the last dimension ---- */
 #define weir_softmax(x, ...) weir_softmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_softmax_at(weir_tensor *x, const weir_op_opts *opts);

@@ -22,6 +22,7 @@
 #define OPS_MATMUL(X)                                                                                          \
     X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \
     X(linear_dw_db) X(linear_many) X(linear_dw_many)
+#define OPS_CONV(X) X(conv) X(conv_transpose) X(conv_dw) X(max_pool) X(max_pool_grad) X(average_pool) X(average_pool_grad)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
@@ -34,7 +35,7 @@
 
 #define OPS_LIST(X)                                                                                            \
     OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_INDEX(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X) \
-    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_LAUNCH(X)
+    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_CONV(X) OPS_LAUNCH(X)
 
 #define X(name) extern const weir_op op_##name;
 OPS_LIST(X)

@@ -23,6 +23,7 @@
 #define CUDA_PRODUCTS(X) X(matmul) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db) \
     X(linear_many) X(linear_dw_many)
 #define CUDA_MATMUL(X) CUDA_PRODUCTS(X) X(linear_by_row) X(linear_db)
+#define CUDA_CONV(X) X(conv) X(conv_transpose) X(conv_dw) X(max_pool) X(max_pool_grad) X(average_pool) X(average_pool_grad)
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 
 /* By libraries, which are to be asked before the first of them: these have op_NAME_cuda_prepare besides. */
@@ -35,6 +36,6 @@ enum { JOINED_MAX = 256 };
 
 #define CUDA_OPS(X)                                                                                            \
     CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_INDEX(X) CUDA_RANDOM(X)   \
-    CUDA_MATMUL(X) CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X)
+    CUDA_MATMUL(X) CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X) CUDA_CONV(X)
 
 #endif

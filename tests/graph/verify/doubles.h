@@ -219,6 +219,7 @@ static inline field_value field_from_exact(weir_exact a)
 #define rule_real double_rule_real
 #define rules_core double_rules_core
 #define rules_product double_rules_product
+#define rules_conv double_rules_conv
 #define rules_element double_rules_element
 #define rules_model double_rules_model
 #define rules_loss double_rules_loss

@@ -142,6 +142,17 @@ static weir_tensor *products(weir_graph *g)
     return weir_add(weighted(rows), weighted(plain));
 }
 
+static weir_tensor *windows(weir_graph *g)
+{
+    weir_tensor *x = weir_param(g, WEIR_F32, {2, 4, 5, 4}, .name = "x");
+    weir_tensor *y = weir_conv(x, 6, {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .dilation = {1, 2}, .groups = 2, .name = "conv");
+    weir_tensor *w = weir_param(g, WEIR_F32, {6, 2, 2, 2}, .name = "w"), *b = weir_param(g, WEIR_F32, {2}, .name = "b");
+    weir_tensor *back = weir_conv_transpose_with(y, w, b, .stride = {2, 2}, .output_pad = {1, 0});
+    weir_tensor *most = weir_max_pool(weir_mul(back, back), {3, 2}, .stride = {2, 1}, .pad = {1, 0});
+    weir_tensor *mean = weir_average_pool(weir_lrn(back, 3), {2, 3}, .stride = {1, 2}, .pad = {0, 1}, .ceil = true);
+    return weir_add(weighted(most), weighted(mean));
+}
+
 static weir_tensor *norms(weir_graph *g)
 {
     weir_tensor *x = matrix(g, 3, 5, "x");
@@ -183,7 +194,7 @@ static const struct {
     const char *name;
     model_fn make;
 } models[] = {{"functions", functions}, {"pairs", pairs}, {"sums", sums}, {"shapes", shapes}, {"halves", halves}, {"indexes", indexes},
-              {"products", products}, {"norms", norms}, {"model", model}, {"classes", classes}};
+              {"products", products}, {"windows", windows}, {"norms", norms}, {"model", model}, {"classes", classes}};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 
 static weir_graph *trained(model_fn make, bool recompute)
