@@ -35,20 +35,37 @@ static bool sizes_differ(const rule_call *call)
     return rule_refuse(call, "the sizes of its operands do not fit each other");
 }
 
+/* The number of the matrix of a factor that meets batch `i` of the result: a batch dimension of 1, or a missing one, is repeated.
+ * -1: the sizes do not broadcast. */
+static int64_t matrix_at(const rule_array *factor, const rule_array *out, int64_t i)
+{
+    int64_t at = 0, step = 1;
+    for (int d = out->rank - 2, own = factor->rank - 2; d-- > 0 && own-- > 0; step *= factor->shape[own]) {
+        if (factor->shape[own] != 1 && factor->shape[own] != out->shape[d])
+            return -1;
+        at += factor->shape[own] == 1 ? 0 : i % out->shape[d] * step;
+        i /= out->shape[d];
+    }
+    return at;
+}
+
 static bool matmul(const rule_call *call)
 {
     const rule_array *a = &call->in[0], *b = &call->in[1], *out = &call->out[0];
     const bool trans_a = rule_int(call, "trans_a", 0), trans_b = rule_int(call, "trans_b", 0);
-    if (a->rank < 2 || b->rank < 2 || out->rank != a->rank)
+    if (a->rank < 2 || b->rank < 2 || out->rank != (a->rank > b->rank ? a->rank : b->rank))
         return sizes_differ(call);
-    const int64_t *ad = a->shape + a->rank - 2, *bd = b->shape + b->rank - 2;
-    const int64_t m = ad[trans_a], k = ad[!trans_a], n = bd[!trans_b], batches = rule_size(a, 0, a->rank - 2);
-    const int64_t b_step = b->rank > 2 ? k * n : 0;
-    if (bd[trans_b] != k || out->count != batches * m * n || (b->rank > 2 && rule_size(b, 0, b->rank - 2) != batches))
+    const int64_t *ad = a->shape + a->rank - 2, *bd = b->shape + b->rank - 2, *od = out->shape + out->rank - 2;
+    const int64_t m = ad[trans_a], k = ad[!trans_a], n = bd[!trans_b], batches = rule_size(out, 0, out->rank - 2);
+    if (bd[trans_b] != k || od[0] != m || od[1] != n)
         return sizes_differ(call);
-    for (int64_t i = 0; i < batches; i++)
-        multiply(matrix_of(a->at + i * m * k, ad[1], trans_a), matrix_of(b->at + i * b_step, bd[1], trans_b), m, n, k,
+    for (int64_t i = 0; i < batches; i++) {
+        const int64_t from_a = matrix_at(a, out, i), from_b = matrix_at(b, out, i);
+        if (from_a < 0 || from_b < 0)
+            return sizes_differ(call);
+        multiply(matrix_of(a->at + from_a * m * k, ad[1], trans_a), matrix_of(b->at + from_b * k * n, bd[1], trans_b), m, n, k,
                  out->at + i * m * n, false);
+    }
     return true;
 }
 

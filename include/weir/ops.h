@@ -69,7 +69,8 @@ typedef struct weir_matmul_opts {
     const char *name;
     bool trans_a, trans_b; /* the last two dimensions are swapped first */
 } weir_matmul_opts;
-/* a [..., m, k] x b [..., k, n] -> [..., m, n]. The batch dimensions of the two are equal, or b has none. */
+/* a [..., m, k] x b [..., k, n] -> [..., m, n]. The batch dimensions of the two broadcast as those of the binary ops do:
+ * [2, 1, m, k] x [3, k, n] -> [2, 3, m, n]. */
 #define weir_matmul(a, b, ...) weir_matmul_at(a, b, WEIR_OPTS(weir_matmul_opts, __VA_ARGS__))
 weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, const weir_matmul_opts *opts);
 

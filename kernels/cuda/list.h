@@ -20,8 +20,9 @@
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_FUSED_ATTENTION(X) X(attention) X(attention_grad)
 #define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept)
-#define CUDA_PRODUCTS(X) X(matmul) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db) \
-    X(linear_many) X(linear_dw_many)
+#define CUDA_SINGLE_PRODUCTS(X) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db) X(linear_many) \
+    X(linear_dw_many)
+#define CUDA_PRODUCTS(X) X(matmul) CUDA_SINGLE_PRODUCTS(X)
 #define CUDA_MATMUL(X) CUDA_PRODUCTS(X) X(linear_by_row) X(linear_db)
 #define CUDA_CONV(X) X(conv) X(conv_transpose) X(conv_dw) X(max_pool) X(max_pool_grad) X(average_pool) X(average_pool_grad)
 #define CUDA_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)

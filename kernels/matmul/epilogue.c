@@ -56,10 +56,18 @@ const weir_op op_linear_gelu = {
 
 /* ---- matmul_gelu_grad ---- */
 
+/* The library takes matrices that lie at equal distances. */
+static bool is_one_run(const weir_op_args *local)
+{
+    const nest batches = batches_of(&local->in[0].shape, &local->in[1].shape, local->attrs);
+    return batches.rank == 1;
+}
+
 static bool matmul_gelu_grad_fits(const weir_op_args *local, char *error, size_t error_bytes)
 {
     const weir_op_args call = product_within(local, &op_matmul, 2);
     return op_matmul.fits(&call, error, error_bytes) &&
+           (is_one_run(local) || REFUSE("the batches of the factors do not lie at equal distances")) &&
            (type_equal(&local->in[2], &local->out[0]) || REFUSE("input 2 and the output differ in type"));
 }
 

@@ -2,6 +2,9 @@
  *
  *     a [batch..., m, k] x b [batch..., k, n] -> [batch..., m, n]         each of a and b may be stored transposed
  *
+ * Batch dimensions broadcast as NumPy's: a dimension of 1, or one that is missing, is repeated. A repeated matrix is read again for
+ * each batch; it is never copied.
+ *
  * When b has no batch dimensions all of a's rows meet the same b, so the batch is folded into m and the product is
  * one gemm (unless a is stored transposed: then its batches do not lie below each other, and it is one gemm per
  * batch).
@@ -14,13 +17,16 @@
  *     A^T B         B dY^T             A dY
  *     A^T B^T       B^T dY^T           dY^T A^T
  *
- * A b without batch dimensions has the sum of db over the batch; for an a that is not transposed that is linear_dw,
+ * Where batches broadcast, the gradients are summed over what is repeated. A b without batch dimensions has the sum of db over the batch; for an a that is not transposed that is linear_dw,
  * which sums in the product itself and can accumulate over micro-batches.
  */
 #include "graph/base/base.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/matmul/factors.h"
 #include "kernels/matmul/gemm.h"
 #include "kernels/matmul/sizes.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/shape/shape.h"
 #include "kernels/common/ops.h"
 #include "kernels/common/opts.h"
 #include "kernels/common/rules.h"
@@ -33,6 +39,7 @@ const weir_field matmul_fields[MATMUL_FIELDS] = {
     WEIR_FIELD_INT(struct matmul_attrs, trans_b),
 };
 
+/* Whether the batch dimensions of both are equal, or b has none: then no gradient is summed, or db by linear_dw. */
 static bool batch_equal(const weir_shape *a, const weir_shape *b)
 {
     if (b->rank == 2)
@@ -45,6 +52,15 @@ static bool batch_equal(const weir_shape *a, const weir_shape *b)
     return true;
 }
 
+/* The batch dimensions of the result go to out. */
+static bool batch_broadcast(const weir_shape *a, const weir_shape *b, weir_shape *out)
+{
+    weir_shape batch_a = *a, batch_b = *b;
+    batch_a.rank -= 2;
+    batch_b.rank -= 2;
+    return broadcast_shapes(&batch_a, &batch_b, out);
+}
+
 static bool matmul_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_shape *a = &args->in[0].shape, *b = &args->in[1].shape;
@@ -54,13 +70,14 @@ static bool matmul_infer(weir_op_args *args, char *error, size_t error_bytes)
     for (int i = 0; i < 2; i++)
         if (args->in[i].shape.rank < 2)
             return REFUSE("input %d has %d dimensions; a matrix has two or more", i, args->in[i].shape.rank);
-    if (!batch_equal(a, b))
-        return REFUSE("batch dimensions of %s and %s differ", shape_text(a, a_text, sizeof a_text),
+    args->out[0] = (weir_type){.dtype = args->in[0].dtype};
+    if (!batch_broadcast(a, b, &args->out[0].shape))
+        return REFUSE("batch dimensions of %s and %s do not broadcast", shape_text(a, a_text, sizeof a_text),
                       shape_text(b, b_text, sizeof b_text));
     product at = product_of(a, b, args->attrs);
     if (a->dim[at.a_k] != b->dim[at.b_k])
         return REFUSE("inner sizes %lld and %lld differ", (long long)a->dim[at.a_k], (long long)b->dim[at.b_k]);
-    args->out[0] = (weir_type){args->in[0].dtype, *a};
+    args->out[0].shape.rank = at.rank;
     args->out[0].shape.dim[at.rank - 2] = a->dim[at.a_m];
     args->out[0].shape.dim[at.rank - 1] = b->dim[at.b_n];
     return true;
@@ -74,11 +91,19 @@ static void signature(weir_signature_list *list, weir_sbp a, weir_sbp b, weir_sb
     s->out[0] = out;
 }
 
+/* How a factor lies when batch dimension d of the result is split: whole where it is repeated. */
+static weir_sbp batch_split(const weir_shape *factor, const weir_shape *out, int d)
+{
+    const int own = d - (out->rank - factor->rank);
+    return own >= 0 && factor->dim[own] == out->dim[d] ? WEIR_S(own) : WEIR_B;
+}
+
 static void matmul_signatures(const weir_op_args *args, weir_signature_list *list)
 {
-    product at = product_of(&args->in[0].shape, &args->in[1].shape, args->attrs);
+    const weir_shape *a = &args->in[0].shape, *b = &args->in[1].shape, *out = &args->out[0].shape;
+    const product at = product_of(a, b, args->attrs);
     for (int d = 0; d + 2 < at.rank; d++)
-        signature(list, WEIR_S(d), at.batched ? WEIR_S(d) : WEIR_B, WEIR_S(d));
+        signature(list, batch_split(a, out, d), batch_split(b, out, d), WEIR_S(d));
     signature(list, WEIR_S(at.a_m), WEIR_B, WEIR_S(at.rank - 2));
     signature(list, WEIR_B, WEIR_S(at.b_n), WEIR_S(at.rank - 1));
     signature(list, WEIR_S(at.a_k), WEIR_S(at.b_k), WEIR_P);
@@ -105,14 +130,18 @@ static size_t matmul_workspace(const weir_op_args *args, weir_device_kind kind)
 static weir_status matmul_half(const weir_kernel_args *args)
 {
     const struct matmul_attrs *attrs = args->attrs;
-    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
-    half_product p = factors_product(args, attrs->trans_a, attrs->trans_b, g.m, g.n, g.k);
-    const size_t c_step = (size_t)(g.m * g.n) * weir_dtype_bytes(p.c_dtype);
-    for (int64_t i = 0; i < g.count; i++) {
+    const weir_shape *a = &args->in[0].shape, *b = &args->in[1].shape;
+    const gemms g = gemms_of(a, b, attrs);
+    const nest batches = batches_of(a, b, attrs);
+    const half_product whole = factors_product(args, attrs->trans_a, attrs->trans_b, g.m, g.n, g.k);
+    const size_t c_step = (size_t)(g.m * g.n) * weir_dtype_bytes(whole.c_dtype);
+    nest_pos pos = {0};
+    for (int64_t i = 0; i < g.count; i++, nest_step_outside(&batches, &pos, 0)) {
+        half_product p = whole;
+        p.a += pos.at[0] * g.m * g.k;
+        p.b += pos.at[1] * g.k * g.n;
+        p.c = (char *)p.c + (size_t)i * c_step;
         gemm_half(&p);
-        p.a += g.m * g.k;
-        p.b += args->in[1].shape.rank > 2 ? g.k * g.n : 0;
-        p.c = (char *)p.c + c_step;
     }
     return WEIR_OK;
 }
@@ -122,12 +151,13 @@ static weir_status matmul_cpu(const weir_kernel_args *args)
     const struct matmul_attrs *attrs = args->attrs;
     const weir_view *a = &args->in[0], *b = &args->in[1];
     const gemms g = gemms_of(&a->shape, &b->shape, attrs);
-    const int64_t b_step = b->shape.rank > 2 ? g.k * g.n : 0;
+    const nest batches = batches_of(&a->shape, &b->shape, attrs);
+    nest_pos pos = {0};
     if (a->dtype != WEIR_F32)
         return matmul_half(args);
-    for (int64_t i = 0; i < g.count; i++)
-        gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + i * g.m * g.k,
-             attrs->trans_a ? g.m : g.k, view_f32(b) + i * b_step, attrs->trans_b ? g.k : g.n, 0,
+    for (int64_t i = 0; i < g.count; i++, nest_step_outside(&batches, &pos, 0))
+        gemm(attrs->trans_a, attrs->trans_b, g.m, g.n, g.k, 1, view_f32(a) + pos.at[0] * g.m * g.k,
+             attrs->trans_a ? g.m : g.k, view_f32(b) + pos.at[1] * g.k * g.n, attrs->trans_b ? g.k : g.n, 0,
              view_f32(&args->out[0]) + i * g.m * g.n, g.n, args->workspace);
     return WEIR_OK;
 }
@@ -183,13 +213,27 @@ static weir_tensor *gradient_b(const weir_grad_args *args, bool summed)
     return summed ? batch_sum(args, db) : db;
 }
 
+/* Batches that broadcast: each gradient is that of the repeated factor, summed to the factor's shape. */
+static void broadcast_grad(weir_grad_args *args)
+{
+    const weir_shape a = weir_tensor_type(args->in[0]).shape, b = weir_tensor_type(args->in[1]).shape;
+    if (args->needed[0])
+        args->din[0] = reduce_sum_to(gradient_a(args, true), &a, args->src);
+    if (args->needed[1])
+        args->din[1] = reduce_sum_to(gradient_b(args, false), &b, args->src);
+}
+
 static void matmul_grad(weir_grad_args *args)
 {
-    int rank_a = weir_tensor_type(args->in[0]).shape.rank, rank_b = weir_tensor_type(args->in[1]).shape.rank;
+    const weir_shape a = weir_tensor_type(args->in[0]).shape, b = weir_tensor_type(args->in[1]).shape;
+    if (!batch_equal(&a, &b)) {
+        broadcast_grad(args);
+        return;
+    }
     if (args->needed[0])
-        args->din[0] = gradient_a(args, rank_a == rank_b);
+        args->din[0] = gradient_a(args, a.rank == b.rank);
     if (args->needed[1])
-        args->din[1] = gradient_b(args, rank_a != rank_b);
+        args->din[1] = gradient_b(args, a.rank != b.rank);
 }
 
 const weir_op op_matmul = {
@@ -211,11 +255,21 @@ const weir_op op_matmul = {
     .either_out = true,
 };
 
+/* A b whose batch dimensions are all 1 is one matrix for all of a's batches. */
+static weir_tensor *without_batches(weir_tensor *a, weir_tensor *b, weir_src src)
+{
+    const weir_shape first = weir_tensor_type(a).shape, second = weir_tensor_type(b).shape;
+    bool one = second.rank > 2 && second.rank <= first.rank && !batch_equal(&first, &second);
+    for (int d = 0; d + 2 < second.rank; d++)
+        one &= second.dim[d] == 1;
+    return one ? shape_reshape(b, &(weir_shape){2, {second.dim[second.rank - 2], second.dim[second.rank - 1]}}, src) : b;
+}
+
 weir_tensor *weir_matmul_at(weir_tensor *a, weir_tensor *b, const weir_matmul_opts *given)
 {
     weir_matmul_opts opts;
     a = op_opts(a, "matmul", given, &opts, sizeof opts);
     struct matmul_attrs attrs = {opts.trans_a, opts.trans_b};
-    weir_tensor *in[2] = {a, b};
+    weir_tensor *in[2] = {a, without_batches(a, b, opts.src)};
     return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_matmul, NULL, in, 2, &attrs}, NULL);
 }

@@ -25,18 +25,42 @@ static product_call factors_call(const weir_kernel_args *args, int64_t m, int64_
     return call;
 }
 
+static nest matmul_batches(const weir_kernel_args *args)
+{
+    return batches_of(&args->in[0].shape, &args->in[1].shape, (const matmul_attrs *)args->attrs);
+}
+
+/* The innermost run of the batches, whose matrices lie at equal distances: 0 where a matrix is repeated. */
 static product_call matmul_call(const weir_kernel_args *args)
 {
     const matmul_attrs *attrs = (const matmul_attrs *)args->attrs;
-    const weir_shape *b = &args->in[1].shape;
-    const gemms g = gemms_of(&args->in[0].shape, b, attrs);
+    const gemms g = gemms_of(&args->in[0].shape, &args->in[1].shape, attrs);
+    const nest batches = matmul_batches(args);
     product_call call = factors_call(args, g.m, g.n, g.k);
     call.trans_a = attrs->trans_a;
     call.trans_b = attrs->trans_b;
-    call.count = g.count;
-    call.a_step = g.m * g.k;
-    call.b_step = b->rank > 2 ? g.k * g.n : 0;
+    call.count = nest_inner(&batches);
+    call.a_step = batches.stride[0][batches.rank - 1] * g.m * g.k;
+    call.b_step = batches.stride[1][batches.rank - 1] * g.k * g.n;
     return call;
+}
+
+/* Each run of the batches. */
+static weir_status matmul_each(const weir_kernel_args *args, weir_status (*each)(const weir_kernel_args *, const product_call *))
+{
+    const product_call first = matmul_call(args);
+    const nest batches = matmul_batches(args);
+    const int64_t factor = first.dtype == WEIR_F32 ? 4 : 2, result = first.c_dtype == WEIR_F32 ? 4 : 2;
+    weir_status status = WEIR_OK;
+    nest_pos pos = {};
+    for (int64_t i = 0; i < nest_rows(&batches) && !status; i++, nest_step(&batches, &pos)) {
+        product_call call = first;
+        call.a = (const char *)first.a + pos.at[0] * first.m * first.k * factor;
+        call.b = (const char *)first.b + pos.at[1] * first.k * first.n * factor;
+        call.c = (char *)first.c + pos.at[2] * first.m * first.n * result;
+        status = each(args, &call);
+    }
+    return status;
 }
 
 static const float *bias_given(const weir_kernel_args *args)
@@ -195,7 +219,16 @@ static product_call linear_dw_many_call(const weir_kernel_args *args)
         const product_call call = name##_call(args);                                \
         return product_prepare(args, &call);                                        \
     }
-CUDA_PRODUCTS(PRODUCT)
+CUDA_SINGLE_PRODUCTS(PRODUCT)
+
+extern "C" weir_status op_matmul_cuda(const weir_kernel_args *args)
+{
+    return matmul_each(args, product_run);
+}
+extern "C" weir_status op_matmul_cuda_prepare(const weir_kernel_args *args)
+{
+    return matmul_each(args, product_prepare);
+}
 
 /* ---- linear_by_row ---- */
 

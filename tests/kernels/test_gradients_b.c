@@ -43,6 +43,26 @@ static weir_tensor *matmul_tt(weir_graph *g)
     return weir_matmul(param(g, "a", 4, 3, 0), param(g, "b", 5, 4, 0), .trans_a = true, .trans_b = true);
 }
 
+#define BROADCAST_MODEL(name, a, b, ...)                                                                          \
+    static weir_tensor *name(weir_graph *g)                                                                       \
+    {                                                                                                             \
+        return weir_matmul(weir_reshape(param(g, "a", 2, 3, 4), a), weir_reshape(param(g, "b", 3, 4, 5), b), __VA_ARGS__); \
+    }
+#define DIMS(...) {__VA_ARGS__}
+BROADCAST_MODEL(broadcast_both, DIMS(2, 1, 3, 4), DIMS(3, 4, 5), .trans_a = false)
+BROADCAST_MODEL(broadcast_a, DIMS(6, 4), DIMS(3, 4, 5), .trans_a = false)
+BROADCAST_MODEL(broadcast_b, DIMS(2, 3, 4), DIMS(1, 4, 15), .trans_a = false)
+BROADCAST_MODEL(broadcast_tn, DIMS(2, 1, 4, 3), DIMS(3, 4, 5), .trans_a = true)
+BROADCAST_MODEL(broadcast_nt, DIMS(2, 1, 3, 4), DIMS(3, 5, 4), .trans_b = true)
+BROADCAST_MODEL(broadcast_tt, DIMS(4, 6), DIMS(3, 5, 4), .trans_a = true, .trans_b = true)
+
+Test(matmul, gradient_of_batches_that_broadcast, .timeout = 120)
+{
+    const gradient_model models[] = {broadcast_both, broadcast_a, broadcast_b, broadcast_tn, broadcast_nt, broadcast_tt};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+        gradient_check(models[m], SEED, TOLERANCE);
+}
+
 Test(matmul, gradient, .timeout = 120)
 {
     gradient_check(matmul_nn, SEED, TOLERANCE);

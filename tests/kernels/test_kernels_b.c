@@ -147,6 +147,18 @@ Test(gemm, its_workspace_is_bounded_for_any_size)
     }
 }
 
+/* The matrix of a factor that meets batch g of the result. */
+static int64_t matrix_of(const weir_shape *factor, const weir_shape *out, int64_t g)
+{
+    int64_t at = 0, step = 1;
+    for (int d = out->rank - 3, own = factor->rank - 3; own >= 0; d--, own--) {
+        at += factor->dim[own] == 1 ? 0 : g % out->dim[d] * step;
+        step *= factor->dim[own];
+        g /= out->dim[d];
+    }
+    return at;
+}
+
 static void reference_matmul(const kernel_check *c, int out, double *want)
 {
     const weir_view *a = &c->in[0], *b = &c->in[1];
@@ -159,9 +171,10 @@ static void reference_matmul(const kernel_check *c, int out, double *want)
             for (int64_t j = 0; j < n; j++)
                 for (int64_t l = 0; l < k; l++)
                     want[(g * m + i) * n + j] +=
-                        stored((float *)a->data + g * m * k, trans_a, trans_a ? m : k, i, l) *
-                        stored((float *)b->data + (b->shape.rank > 2 ? g * k * n : 0), trans_b, trans_b ? k : n, l,
-                               j);
+                        stored((float *)a->data + matrix_of(&a->shape, &c->out[out].shape, g) * m * k, trans_a,
+                               trans_a ? m : k, i, l) *
+                        stored((float *)b->data + matrix_of(&b->shape, &c->out[out].shape, g) * k * n, trans_b,
+                               trans_b ? k : n, l, j);
 }
 
 static void check_matmul(weir_shape a, weir_shape b, bool trans_a, bool trans_b)
@@ -196,6 +209,45 @@ Test(matmul, takes_one_b_for_all_batches_or_one_for_each, .timeout = 120)
     }
 }
 
+/* The shape with its last two dimensions in the other order. */
+static weir_shape stored_so(weir_shape shape, bool trans)
+{
+    const int64_t last_size = shape.dim[shape.rank - 1];
+    if (trans) {
+        shape.dim[shape.rank - 1] = shape.dim[shape.rank - 2];
+        shape.dim[shape.rank - 2] = last_size;
+    }
+    return shape;
+}
+
+Test(matmul, batches_broadcast, .timeout = 120)
+{
+    const weir_shape pairs[][2] = {
+        {SHAPE(2, 1, 5, 7), SHAPE(3, 7, 4)}, {SHAPE(5, 7), SHAPE(3, 7, 4)}, {SHAPE(3, 5, 7), SHAPE(1, 7, 4)},
+        {SHAPE(1, 5, 7), SHAPE(2, 3, 7, 4)}, {SHAPE(2, 1, 3, 5, 7), SHAPE(2, 1, 7, 4)}, {SHAPE(3, 5, 7), SHAPE(0, 1, 7, 4)},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (int trans = 0; trans < 4; trans++)
+            check_matmul(stored_so(pairs[i][0], trans & 1), stored_so(pairs[i][1], trans & 2), trans & 1, trans & 2);
+}
+
+Test(matmul, batches_of_halves_broadcast, .timeout = 120)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    word attrs[2] = {{0}};
+    kernel_check c[3];
+    for (int t = 0; t < 3; t++) {
+        c[t] = kernel_check_new(&op_matmul, attrs, SEED);
+        kernel_check_in(&c[t], dtypes[t], SHAPE(2, 1, 5, 7));
+        kernel_check_in(&c[t], dtypes[t], SHAPE(3, 7, 4));
+        run_all_ways(&c[t], 1e-4);
+        for (int64_t i = 0; i < 2 * 3 * 5 * 4; i++)
+            cr_expect(kernel_near(kernel_at(&c[t].out[0], i), kernel_at(&c[0].out[0], i), 10 * kernel_digit(dtypes[t])), "%ld", (long)i);
+    }
+    for (int t = 0; t < 3; t++)
+        kernel_check_free(&c[t]);
+}
+
 Test(matmul, says_which_sizes_differ, .timeout = 120)
 {
     word attrs[2] = {{0}};
@@ -204,7 +256,7 @@ Test(matmul, says_which_sizes_differ, .timeout = 120)
     kernel_check_refuses(&op_linear, NULL, in, 2, "inner sizes 784 and 512 differ");
     in[0].shape = SHAPE(3, 64, 784);
     in[1].shape = SHAPE(4, 784, 10);
-    kernel_check_refuses(&op_matmul, attrs, in, 2, "batch dimensions of [3, 64, 784] and [4, 784, 10] differ");
+    kernel_check_refuses(&op_matmul, attrs, in, 2, "batch dimensions of [3, 64, 784] and [4, 784, 10] do not broadcast");
     in[1].dtype = WEIR_I32;
     kernel_check_refuses(&op_matmul, attrs, in, 2, "input 1 is i32, not f32");
 }

@@ -137,6 +137,8 @@ static weir_tensor *products(weir_graph *g)
     weir_tensor *a = weir_param(g, WEIR_F32, {2, 3, 4}, .name = "a"), *b = weir_param(g, WEIR_F32, {2, 5, 4}, .name = "b");
     weir_tensor *c = matrix(g, 5, 3, "c"), *d = weir_param(g, WEIR_F32, {2, 4, 3}, .name = "d");
     weir_tensor *ab = weir_matmul(a, b, .trans_b = true), *da = weir_matmul(d, a, .trans_a = true, .trans_b = true);
+    weir_tensor *wide = weir_matmul(weir_reshape(a, {2, 1, 3, 4}), b, .trans_b = true); /* [2, 2, 3, 5] */
+    ab = weir_add(ab, weir_sum(weir_matmul(wide, wide, .trans_b = true)));
     weir_tensor *rows = weir_linear(weir_matmul(ab, c), 3, .by_row = true, .name = "rows");
     weir_tensor *plain = weir_linear(da, 4, .no_bias = true, .name = "plain");
     return weir_add(weighted(rows), weighted(plain));

@@ -398,10 +398,16 @@ static void make_matmul(rule_check *c)
     b.dim[b.rank - 1] = trans_b ? k : n;
     out.dim[a.rank - 2] = m;
     out.dim[a.rank - 1] = n;
+    for (int d = 0; d + 2 < a.rank && !strcmp(c->op->name, "matmul"); d++) /* where one has the size, the other may be 1 */
+        *(check_coin(c) ? &a.dim[d] : &b.dim[d]) = check_coin(c) ? 1 : out.dim[d];
     check_int(c, "trans_a", 0, trans_a);
     check_int(c, "trans_b", 0, trans_b);
+    if (!batches_b) {
+        memcpy(a.dim, out.dim, sizeof *a.dim * (size_t)(a.rank - 2));
+        b = SHAPE(trans_b ? n : k, trans_b ? k : n);
+    }
     check_in(c, WEIR_F32, a);
-    check_in(c, WEIR_F32, batches_b ? b : SHAPE(trans_b ? n : k, trans_b ? k : n));
+    check_in(c, WEIR_F32, b);
     check_out(c, WEIR_F32, out);
 }
 
