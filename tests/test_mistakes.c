@@ -377,6 +377,20 @@ MISTAKE(training_of_what_does_not_train,
         "@: train: the program eval was made without .train = true, so it cannot train (and its dropout is off)",
         weir_graph_program(g, "eval"); HERE weir_train(loss(), weir_sgd()))
 
+MISTAKE(a_group_that_fits_nothing,
+        "@: train: .groups[1].match \"up/wieght\" fits no parameter that trains; did you mean 'up/weight'? There are 'up/weight' and 'up/bias'",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias"}, {.match = "up/wieght"}})))
+MISTAKE(a_group_behind_another,
+        "@: train: .groups[1].match \"*bias\" fits only parameters of the groups before it; the first group that fits a parameter has it, so write this one earlier",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "up*"}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_without_a_pattern,
+        "@: train: .groups[0] has no .match, and .groups[1] has one; the first group without .match ends the list",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.lr = 1}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_with_a_rate_below_zero, "@: train: .groups[0].lr is -1; it is 0 or more, and at most 3.4e38",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias", .lr = -1}})))
+MISTAKE(groups_that_freeze_all, "@: train: all parameters that \"loss\" depends on are in groups with .frozen",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*", .frozen = true}})))
+
 /* ---- compiling ---- */
 
 #define UNCOMPILED(name, sentence, options, ...)                              \

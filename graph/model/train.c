@@ -3,6 +3,7 @@
  *     loss -> grad_seed -> backward ... -> gradient -> accumulate -+-> square_sum -> (+) -> clip_scale -+
  *                                                                  +------------------------------------+-> update
  *
+ * Parameters of a group may have other options, and a norm of their own (groups.h).
  * The seed is 1 / M, so accumulated gradients are those of the mean over the micro-batches. With a count it is 1, and
  * clip_scale divides by what all micro-batches count, too. With one micro-batch the
  * lower pass drops the accumulations. Squares are summed per mesh before they travel, so clipping costs one number
@@ -10,6 +11,7 @@
  */
 #include "graph/base/base.h"
 #include "graph/model/build.h"
+#include "graph/model/groups.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
 #include "kernels/optim/optim.h"
@@ -21,11 +23,14 @@ typedef struct trained {
     weir_tensor *gradient; /* accumulated */
 } trained;
 
+enum { PARTS = WEIR_GROUPS_MAX + 1 }; /* of the gradients: each has a norm of its own */
+
 typedef struct training {
     weir_graph *graph;
     weir_src src;
     weir_optimizer optimizer;
     weir_tensor *count; /* of what the loss is a sum over, in all micro-batches; NULL: it is a mean */
+    weir_tensor *factor[PARTS]; /* that the gradients of a part are scaled by */
     POOL_LIST(trained) list;
 } training;
 
@@ -95,61 +100,122 @@ static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tens
     return list.count ? sum_of(t, mesh, name, list.item, list.count) : &t->graph->poison; /* no memory */
 }
 
-/* The sum of squares of the gradients of parameters on `mesh`, as the two floats of a square_sum there. */
-static weir_tensor *mesh_squares(training *t, weir_mesh *mesh)
+/* ---- clipping ----
+ *
+ * A group with a .clip_norm is a part of its own, and all other parameters are part 0:
+ *
+ *     squares of a part -> (+) --+-----------> clip_norm(, base) -> the part's factor
+ *                                +-> (+) -> clip_scale -> base
+ *
+ * Where there is part 0 alone, clip_scale makes its factor.
+ */
+
+static int part_of(const training *t, const trained *item)
+{
+    const int group = groups_of(&t->optimizer, item->parameter);
+    return groups_clips(&t->optimizer, group) ? 1 + group : 0;
+}
+
+static double part_norm(const training *t, int part)
+{
+    return part ? t->optimizer.groups[part - 1].clip_norm : t->optimizer.clip_norm;
+}
+
+/* The sum of squares of the gradients of a part on `mesh`, as the two floats of a square_sum there. */
+static weir_tensor *mesh_squares(training *t, weir_mesh *mesh, int part)
 {
     tensor_list squares = {0};
     for (int i = 0; i < t->list.count; i++) {
-        weir_tensor *gradient = t->list.item[i].gradient;
-        if (mesh_equal(t->list.item[i].parameter->mesh, mesh))
+        const trained *item = &t->list.item[i];
+        weir_tensor *gradient = item->gradient;
+        if (part_of(t, item) == part && mesh_equal(item->parameter->mesh, mesh))
             list_add(t, &squares, apply_on(t->graph, mesh, gradient->src, NULL, &op_square_sum, &gradient, 1, NULL));
     }
     return sum_all(t, mesh, NULL, squares);
 }
 
-/* Whether a parameter before the i-th is on the same mesh. */
-static bool mesh_seen(const training *t, int i)
+/* Whether a parameter of the part before the i-th is on the same mesh. */
+static bool mesh_seen(const training *t, int i, int part)
 {
     for (int k = 0; k < i; k++)
-        if (mesh_equal(t->list.item[k].parameter->mesh, t->list.item[i].parameter->mesh))
+        if (part_of(t, &t->list.item[k]) == part && mesh_equal(t->list.item[k].parameter->mesh, t->list.item[i].parameter->mesh))
             return true;
     return false;
 }
 
-/* The factor that all gradients are scaled by; NULL when there is no clipping, and nothing to divide by. */
-static weir_tensor *clip_factor(training *t, weir_mesh *where)
+/* The same over all meshes; NULL: no parameter is in the part. */
+static weir_tensor *part_squares(training *t, weir_mesh *where, int part)
 {
     tensor_list sums = {0};
-    if (t->optimizer.clip_norm <= 0 && !t->count)
-        return NULL;
     for (int i = 0; i < t->list.count; i++)
-        if (!mesh_seen(t, i))
-            list_add(t, &sums, mesh_squares(t, t->list.item[i].parameter->mesh));
-    weir_tensor *all = sums.count == 1 ? sums.item[0] : sum_all(t, where, "grad_norm/sum", sums);
-    struct clip_attrs attrs = {.max_norm = t->optimizer.clip_norm};
-    weir_tensor *in[2] = {all, t->count};
+        if (part_of(t, &t->list.item[i]) == part && !mesh_seen(t, i, part))
+            list_add(t, &sums, mesh_squares(t, t->list.item[i].parameter->mesh, part));
+    const char *name = part ? pool_text(&t->graph->pool, "grad_norm/sum.%d", part - 1) : "grad_norm/sum";
+    return sums.count > 1 ? sum_all(t, where, name, sums) : sums.count ? sums.item[0] : NULL;
+}
+
+/* The factor of all gradients; a step whose squares are not finite is left out by it. */
+static weir_tensor *clip_all(training *t, weir_mesh *where, weir_tensor *squares, double max_norm)
+{
+    struct clip_attrs attrs = {.max_norm = max_norm};
+    weir_tensor *in[2] = {squares, t->count};
     return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, in, t->count ? 2 : 1, &attrs);
 }
 
-static struct optim_attrs update_attrs(const weir_optimizer *o, const weir_tensor *parameter)
+static weir_tensor *clip_part_of(training *t, weir_mesh *where, int part, weir_tensor *squares, weir_tensor *base)
+{
+    struct clip_attrs attrs = {.max_norm = part_norm(t, part)};
+    weir_tensor *in[2] = {squares, base};
+    const char *name = pool_text(&t->graph->pool, part ? "grad_norm/clip.%d" : "grad_norm/clip.rest", part - 1);
+    return apply_on(t->graph, where, t->src, name, &op_clip_norm, in, 2, &attrs);
+}
+
+/* Fills t->factor, by part: NULL when there is no clipping, and nothing to divide by. */
+static void clip_factors(training *t, weir_mesh *where)
+{
+    weir_tensor *squares[PARTS];
+    tensor_list sums = {0};
+    bool clips = t->count != NULL;
+    for (int part = 0; part < PARTS; part++)
+        clips |= part_norm(t, part) > 0;
+    for (int part = 0; part < PARTS && clips; part++) {
+        squares[part] = part_squares(t, where, part);
+        if (squares[part])
+            list_add(t, &sums, squares[part]);
+    }
+    if (!clips || weir_graph_mistake(t->graph) || !sums.count)
+        return;
+    const bool alone = sums.count == 1 && squares[0];
+    weir_tensor *all = sums.count > 1 ? sum_all(t, where, "grad_norm/all", sums) : sums.item[0];
+    weir_tensor *base = clip_all(t, where, all, alone ? t->optimizer.clip_norm : 0);
+    for (int part = 0; part < PARTS; part++)
+        if (squares[part])
+            t->factor[part] = alone || part_norm(t, part) <= 0 ? base : clip_part_of(t, where, part, squares[part], base);
+}
+
+/* ---- updates ---- */
+
+static struct optim_attrs update_attrs(const weir_optimizer *o)
 {
     return (struct optim_attrs){
-        .lr = weir_option(o->lr, o->kind == WEIR_SGD ? 0.01 : 0.001),
+        .lr = o->lr,
         .lr_min = o->lr_min,
         .momentum = o->momentum,
         .beta1 = weir_option(o->beta1, 0.9),
         .beta2 = weir_option(o->beta2, 0.999),
         .eps = weir_option(o->eps, 1e-8),
-        .weight_decay = parameter->type.shape.rank >= 2 ? o->weight_decay : 0,
+        .weight_decay = o->weight_decay,
         .warmup = o->warmup,
         .total = o->total,
     };
 }
 
-static void update(training *t, const trained *item, weir_tensor *factor)
+static void update(training *t, const trained *item)
 {
     weir_graph *g = t->graph;
-    struct optim_attrs attrs = update_attrs(&t->optimizer, item->parameter);
+    weir_tensor *factor = t->factor[part_of(t, item)];
+    const weir_optimizer own = groups_options(&t->optimizer, item->parameter);
+    struct optim_attrs attrs = update_attrs(&own);
     weir_tensor *in[2] = {item->gradient, factor};
     const char *name = pool_text(&g->pool, "%s.update", item->parameter->name);
     weir_scope scope = graph_scope_absolute(g, item->parameter->mesh, "");
@@ -186,14 +252,12 @@ typedef struct option {
     double value, below; /* from 0 up to, but not including this */
 } option;
 
-#define F32_END 0x1.ffffffp127 /* from here on a number is infinite in f32, in which kernels compute */
-
 static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
 {
-    const option list[] = {{"lr", o->lr, F32_END},         {"lr_min", o->lr_min, F32_END},
+    const option list[] = {{"lr", o->lr, OPTIM_END},         {"lr_min", o->lr_min, OPTIM_END},
                            {"momentum", o->momentum, 1},   {"beta1", o->beta1, 1},
-                           {"beta2", o->beta2, 1},         {"eps", o->eps, F32_END},
-                           {"clip_norm", o->clip_norm, F32_END}, {"weight_decay", o->weight_decay, F32_END}};
+                           {"beta2", o->beta2, 1},         {"eps", o->eps, OPTIM_END},
+                           {"clip_norm", o->clip_norm, OPTIM_END}, {"weight_decay", o->weight_decay, OPTIM_END}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (!(list[i].value >= 0 && list[i].value < list[i].below)) {
             graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name,
@@ -228,7 +292,7 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
                       weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));
     else if (!loss->node || !loss->trains)
         graph_mistake(g, src, "train: \"%s\" depends on no parameter that trains", loss->name);
-    return !weir_graph_mistake(g) && options_ok(g, o, src);
+    return !weir_graph_mistake(g) && options_ok(g, o, src) && groups_ok(g, o, src);
 }
 
 static bool count_ok(const weir_tensor *loss, const weir_tensor *count, weir_src src)
@@ -259,6 +323,12 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
         graph_mistake(NULL, opts.src, "train: the loss is NULL");
     if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src) || !count_ok(loss, opts.count, opts.src))
         return;
+    optimizer.lr = weir_option(optimizer.lr, optimizer.kind == WEIR_SGD ? 0.01 : 0.001);
+    groups_freeze(g, &optimizer);
+    if (!loss->trains) {
+        graph_mistake(g, opts.src, "train: all parameters that \"%s\" depends on are in groups with .frozen", loss->name);
+        return;
+    }
     training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
     g->loss = loss;
     g->loss_src = opts.src;
@@ -273,12 +343,13 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
     t.count = built && opts.count ? step_sum(opts.count, "grad_norm/count") : NULL;
     built &= !opts.count || t.count;
     g->phase = PLAN_UPDATE;
-    weir_tensor *factor = built ? clip_factor(&t, loss->mesh) : NULL;
+    if (built)
+        clip_factors(&t, loss->mesh);
     for (int i = 0; built && i < t.list.count; i++) {
         for (int a = 0; a < WEIR_AXES_MAX; a++)
             if (opts.zero[a])
                 zero_split(t.list.item[i].parameter, a);
-        update(&t, &t.list.item[i], factor);
+        update(&t, &t.list.item[i]);
     }
     g->phase = PLAN_FORWARD;
 }

@@ -228,6 +228,22 @@ static bool clip_scale(const rule_call *call)
     return true;
 }
 
+/* squares of some gradients, factor of all -> factor of these, their norm. The norm is the oracle's of squares factor^2, as that of
+ * clip_scale with terms = 1 / factor. */
+static bool clip_norm(const rule_call *call)
+{
+    if (!are_scale_operands(call, 0, 2) || call->in_count != 2)
+        return false;
+    const field_value *squares = call->in[0].at, base = call->in[1].at[0];
+    const field_value sum = field_add(squares[0], field_mul(squares[1], field_real(SQUARES_UNIT)));
+    const field_value norm = field_oracle_of(call->seed, "sqrt", field_mul(sum, field_mul(base, base)));
+    const double most = rule_real(call, "max_norm", 0);
+    const field_value clip = field_oracle_of(call->seed, "clip", field_div(field_real(most), norm));
+    call->out[0].at[0] = most > 0 ? field_mul(clip, base) : base;
+    call->out[1].at[0] = norm;
+    return true;
+}
+
 /* Whether the scale is at least 2^24; then it doubles no more. The function knows integers of 32 bits and multiples of 2^24. Any
  * other value counts as smaller, and the powers of two below 1 are. */
 static bool scale_is_full(field_value scale)
@@ -267,6 +283,7 @@ const rule_entry rules_update[] = {
     {"adamw_moved", adamw_moved},
     {"square_sum", square_sum},
     {"clip_scale", clip_scale},
+    {"clip_norm", clip_norm},
     {"loss_scale", loss_scale},
     {NULL, NULL},
 };

@@ -17,6 +17,19 @@ WEIR_C_BEGIN
 
 typedef enum weir_optimizer_kind { WEIR_SGD, WEIR_ADAMW } weir_optimizer_kind;
 
+/* Other options for some of the parameters. `match` is a glob over a parameter's whole name, as "*bias" or "h0?up*": a '*'
+ * stands for any characters, also for a slash, and a '?' for one. */
+#define WEIR_GROUPS_MAX 16
+typedef struct weir_optimizer_group {
+    const char *match;
+    double lr;           /* [that of the optimizer]; .lr_min is multiplied by the same factor */
+    double weight_decay; /* of all of them, however many dimensions they have [that of the optimizer, for parameters with two or
+                            more dimensions]; WEIR_ZERO: none */
+    double clip_norm;    /* their gradients are clipped by their own norm, and do not count for that of the optimizer's
+                            .clip_norm [they are clipped with the others]; WEIR_ZERO: they are not clipped */
+    bool frozen;         /* they are not trained, as with .frozen of weir_param() */
+} weir_optimizer_group;
+
 /* A member that is left out has the default in brackets; write .lr = WEIR_ZERO for the number 0. */
 typedef struct weir_optimizer {
     size_t size;
@@ -28,12 +41,15 @@ typedef struct weir_optimizer {
     double eps;             /* AdamW [1e-8] */
     double weight_decay;    /* [0] for parameters with two or more dimensions: AdamW subtracts lr * decay * p from p,
                                SGD adds decay * p to the gradient */
-    double clip_norm;       /* [0: no clipping] gradients are scaled by min(1, clip_norm / norm of all of them). A step whose
+    double clip_norm;       /* [0: no clipping] gradients are scaled by min(1, clip_norm / norm of all of them), without those of a
+                               group that has a .clip_norm of its own. A step whose
                                norm is not finite is skipped: it changes no parameter and no counter but that of skipped
                                steps, the state "grad_norm/clip:clip_scale.skipped" (i32) */
     int64_t warmup;         /* steps over which the rate rises linearly to lr [0]: lr (step + 1) / warmup */
     int64_t total;          /* [0: constant] from `warmup` to this step the rate falls from lr to lr_min along a half cosine */
     double lr_min;          /* [0] */
+    weir_optimizer_group groups[WEIR_GROUPS_MAX]; /* end at the first without .match. A parameter belongs to the first group that
+                                                     matches its name. A group to which none belongs is a mistake */
 } weir_optimizer;
 
 #define WEIR_OPTIMIZER_(...) (*WEIR_OPTS(weir_optimizer, __VA_ARGS__))

@@ -15,7 +15,7 @@
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
     X(class_loss_grad)
 #define CUDA_EMBEDDING(X) X(embedding) X(embedding_grad)
-#define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
+#define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(clip_norm) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_FUSED_ATTENTION(X) X(attention) X(attention_grad)
 #define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept)

@@ -1,4 +1,4 @@
-/* kernels/optim/formula.h: what sgd, adamw, square_sum, clip_scale and loss_scale compute, for all kinds of devices.
+/* kernels/optim/formula.h: what sgd, adamw, square_sum, clip_scale, clip_norm and loss_scale compute, for all kinds of devices.
  *
  * Everything that does not depend on the element is computed once, in double, and rounded (`..._constants`); then each
  * element takes one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first.
@@ -161,6 +161,16 @@ FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, const 
     }
     const bool clips = attrs->max_norm > 0 && norm > attrs->max_norm;
     return (float)((clips ? attrs->max_norm / norm : 1) / terms);
+}
+
+/* The factor for some of the gradients, whose own norm is cut to max_norm. `base` is the factor that they would have without
+ * that, NaN if the step is left out. *norm: theirs, of what the base makes of them. */
+FORMULA float clip_part(const struct clip_attrs *attrs, const float *sum, float base, float *norm)
+{
+    const double length = sqrt(squares_of(sum)) * (double)base;
+    const bool clips = attrs->max_norm > 0 && length > attrs->max_norm;
+    *norm = (float)length;
+    return clips ? (float)((double)base * (attrs->max_norm / length)) : base;
 }
 
 /* The factor of the scaled gradients. */

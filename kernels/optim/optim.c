@@ -210,8 +210,8 @@ static bool clip_scale_infer(weir_op_args *args, char *error, size_t error_bytes
     const struct clip_attrs *attrs = args->attrs;
     if (args->in[0].dtype != WEIR_F32 || weir_shape_count(&args->in[0].shape) != SQUARES)
         return REFUSE("the sum of squares is not %d numbers in f32", SQUARES);
-    if (!(attrs->max_norm > 0) && !(attrs->max_norm == 0 && args->in_count > 1))
-        return REFUSE("the largest norm is %g; it must be positive", attrs->max_norm);
+    if (!(attrs->max_norm >= 0))
+        return REFUSE("the largest norm is %g; it must be 0 or more", attrs->max_norm);
     if (args->in_count > 1 && (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != 1))
         return REFUSE("the count is not an f32 scalar");
     args->out[0] = (weir_type){.dtype = WEIR_F32};
@@ -244,4 +244,36 @@ const weir_op op_clip_scale = {
     .states = clip_scale_states,
     .state_names = {"skipped"},
     .kernel = {[WEIR_CPU] = clip_scale_cpu},
+};
+
+static bool clip_norm_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const struct clip_attrs *attrs = args->attrs;
+    if (args->in[0].dtype != WEIR_F32 || weir_shape_count(&args->in[0].shape) != SQUARES)
+        return REFUSE("the sum of squares is not %d numbers in f32", SQUARES);
+    if (args->in[1].dtype != WEIR_F32 || weir_shape_count(&args->in[1].shape) != 1)
+        return REFUSE("the factor of the gradients is not an f32 scalar");
+    if (!(attrs->max_norm >= 0))
+        return REFUSE("the largest norm is %g; it must be 0 or more", attrs->max_norm);
+    args->out[0] = args->out[1] = (weir_type){.dtype = WEIR_F32};
+    return true;
+}
+
+static weir_status clip_norm_cpu(const weir_kernel_args *args)
+{
+    *view_f32(&args->out[0]) =
+        clip_part(args->attrs, view_f32(&args->in[0]), *view_f32(&args->in[1]), view_f32(&args->out[1]));
+    return WEIR_OK;
+}
+
+const weir_op op_clip_norm = {
+    .name = "clip_norm",
+    .fields = clip_fields,
+    .field_count = 1,
+    .attrs_bytes = sizeof(struct clip_attrs),
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 2,
+    .infer = clip_norm_infer,
+    .kernel = {[WEIR_CPU] = clip_norm_cpu},
 };

@@ -415,6 +415,18 @@ extern "C" weir_status op_clip_scale_cuda(const weir_kernel_args *args)
     return launched(args);
 }
 
+KERNEL(clip_norm)(clip_attrs attrs, const float *squares, const float *base, float *out, float *norm)
+{
+    *out = clip_part(&attrs, squares, *base, norm);
+}
+
+extern "C" weir_status op_clip_norm_cuda(const weir_kernel_args *args)
+{
+    LAUNCH(clip_norm, 1, 1, args->queue, *(const clip_attrs *)args->attrs, view_f32(&args->in[0]), view_f32(&args->in[1]),
+           view_f32(&args->out[0]), view_f32(&args->out[1]));
+    return launched(args);
+}
+
 KERNEL(loss_scale)(scale_attrs attrs, const float *squares, const float *count, const float *scale, float *good,
                    int32_t *skipped, float *next, float *factor)
 {

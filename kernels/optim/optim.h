@@ -13,7 +13,9 @@
  *
  * op_square_sum: x -> the sum of its squares, as two floats (formula.h), so that it holds all that gradients of f32 give.
  * op_clip_scale: that sum s, and, of gradients that are sums over `count` terms, this count c [1] -> min(1, max_norm /
- * (sqrt(s) / c)) / c, NaN where s is not finite or c is 0; its state counts those steps. op_loss_scale takes its place where the loss is scaled (scale.c).
+ * (sqrt(s) / c)) / c, NaN where s is not finite or c is 0; its state counts those steps. A max_norm of 0 clips nothing.
+ * op_clip_norm: the sum s of some gradients and the factor f of all of them -> the factor min(f, f max_norm / n) for these, and
+ * their norm n = f sqrt(s). op_loss_scale takes its place where the loss is scaled (scale.c).
  *
  * op_sgd_moved and op_adamw_moved (moved.c) take the states that are as large as the parameter as further inputs and give
  * the new ones as further outputs.
@@ -25,6 +27,8 @@
 
 #include "kernels/common/ops.h"
 #include "kernels/optim/formula.h"
+
+#define OPTIM_END 0x1.ffffffp127 /* from here on a number is infinite in f32, in which kernels compute */
 
 enum { OPTIM_FIELD_COUNT = 9 };
 extern const weir_field optim_fields[OPTIM_FIELD_COUNT];

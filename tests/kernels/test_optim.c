@@ -195,7 +195,29 @@ Test(clip, scales_down_to_the_largest_norm_and_never_up, .timeout = 120)
     cr_assert_eq(skipped, 0);
     cr_assert(isnan(clip(1, NAN)) && isnan(clip(1, INFINITY)));
     cr_assert_eq(skipped, 2);
-    double none = 0;
+    double below = -1;
     weir_type in = {WEIR_F32, SHAPE(SQUARES)};
-    kernel_check_refuses(&op_clip_scale, &none, &in, 1, "must be positive");
+    kernel_check_refuses(&op_clip_scale, &below, &in, 1, "must be 0 or more");
+}
+
+/* The factor of a part of the gradients, and their norm. */
+static float clip_part_by(double max_norm, double squares, float base, float *norm)
+{
+    float factor = -1, sum[SQUARES];
+    squares_put(squares, sum);
+    const weir_view in[2] = {{.data = sum, .dtype = WEIR_F32, .shape = SHAPE(SQUARES)}, {.data = &base, .dtype = WEIR_F32}};
+    const weir_view out[2] = {{.data = &factor, .dtype = WEIR_F32}, {.data = norm, .dtype = WEIR_F32}};
+    weir_kernel_args args = {.in = in, .in_count = 2, .out = out, .out_count = 2, .attrs = &max_norm};
+    cr_assert_eq(op_clip_norm.kernel[WEIR_CPU](&args), WEIR_OK);
+    return factor;
+}
+
+Test(clip, a_part_has_its_own_norm, .timeout = 120)
+{
+    float norm = -1;
+    cr_assert(clip_part_by(0, 4, 0.5f, &norm) == 0.5f && norm == 1);
+    cr_assert(clip_part_by(3, 4, 0.5f, &norm) == 0.5f && norm == 1);
+    cr_assert_float_eq(clip_part_by(0.25, 4, 0.5f, &norm), 0.125, 1e-7);
+    cr_assert_float_eq(clip_part_by(1, 1e60, 1, &norm), 1e-30f, 1e-36f);
+    cr_assert(isnan(clip_part_by(1, 4, NAN, &norm)) && isnan(norm), "a step that is left out");
 }

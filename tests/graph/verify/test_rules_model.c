@@ -345,6 +345,15 @@ static void make_clip_scale(rule_check *c)
     check_state(c, WEIR_I32, SHAPE());
 }
 
+static void make_clip_norm(rule_check *c)
+{
+    make_squares(c);
+    check_set(check_in(c, WEIR_F32, SHAPE()), check_between(c, 0.1, 3));
+    check_real(c, "max_norm", check_coin(c) ? 0 : check_between(c, 0.1, 3));
+    for (int o = 0; o < 2; o++)
+        check_out(c, WEIR_F32, SHAPE());
+}
+
 static void make_loss_scale(rule_check *c)
 {
     check_set(check_in(c, WEIR_F32, SHAPE()), ldexp(1, (int)check_from(c, -3, 26)));
@@ -361,7 +370,8 @@ static void make_loss_scale(rule_check *c)
 
 static const check_case update_cases[] = {
     {"sgd", make_sgd}, {"adamw", make_adamw}, {"sgd_moved", make_sgd_moved}, {"adamw_moved", make_adamw_moved},
-    {"square_sum", make_square_sum}, {"clip_scale", make_clip_scale}, {"loss_scale", make_loss_scale},
+    {"square_sum", make_square_sum}, {"clip_scale", make_clip_scale}, {"clip_norm", make_clip_norm},
+    {"loss_scale", make_loss_scale},
 };
 
 Test(rules_of_models, an_update_computes_what_its_kernel_computes)
