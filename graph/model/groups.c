@@ -27,7 +27,8 @@ int groups_of(const weir_optimizer *o, const weir_tensor *parameter)
 
 bool groups_clips(const weir_optimizer *o, int group)
 {
-    return group != GROUP_NONE && (o->groups[group].clip_norm != 0 || signbit(o->groups[group].clip_norm));
+    const weir_optimizer_group *own = group == GROUP_NONE ? NULL : &o->groups[group];
+    return own && (own->clip_norm != 0 || signbit(own->clip_norm));
 }
 
 /* ---- checks ---- */

@@ -12,11 +12,11 @@
 #include "graph/base/base.h"
 #include "graph/model/build.h"
 #include "graph/model/groups.h"
+#include "graph/model/optimizer.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
-#include "kernels/optim/optim.h"
 
-#include <math.h>
+#include <string.h>
 
 typedef struct trained {
     weir_tensor *parameter;
@@ -31,6 +31,8 @@ typedef struct training {
     weir_optimizer optimizer;
     weir_tensor *count; /* of what the loss is a sum over, in all micro-batches; NULL: it is a mean */
     weir_tensor *factor[PARTS]; /* that the gradients of a part are scaled by */
+    const char *norm;   /* under which the norm of all of them is fetched; NULL: it is not */
+    weir_tensor *rate;  /* that the rate is multiplied by; NULL: there is none */
     POOL_LIST(trained) list;
 } training;
 
@@ -102,18 +104,30 @@ static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tens
 
 /* ---- clipping ----
  *
- * A group with a .clip_norm is a part of its own, and all other parameters are part 0:
+ * A group with a .clip_norm or a .norm of its own is a part, and all other parameters are part 0:
  *
- *     squares of a part -> (+) --+-----------> clip_norm(, base) -> the part's factor
- *                                +-> (+) -> clip_scale -> base
+ *     squares of parts -> (+) -> clip_scale -> base           leaves out a step, and divides by the count
+ *     squares of a part with its own .clip_norm ----------> clip_norm(, base) -> the part's factor, its norm
+ *     squares of all other parts -> (+) ------------------> clip_norm(, base) -> their factor
  *
- * Where there is part 0 alone, clip_scale makes its factor.
+ * Where there is part 0 alone and no norm is fetched, clip_scale makes its factor.
  */
+
+static bool clips_alone(const training *t, int part)
+{
+    return part && groups_clips(&t->optimizer, part - 1);
+}
+
+/* The name under which the norm of a part is fetched; NULL: it is not. */
+static const char *part_called(const training *t, int part)
+{
+    return part ? t->optimizer.groups[part - 1].norm : NULL;
+}
 
 static int part_of(const training *t, const trained *item)
 {
-    const int group = groups_of(&t->optimizer, item->parameter);
-    return groups_clips(&t->optimizer, group) ? 1 + group : 0;
+    const int part = 1 + groups_of(&t->optimizer, item->parameter);
+    return clips_alone(t, part) || part_called(t, part) ? part : 0;
 }
 
 static double part_norm(const training *t, int part)
@@ -162,74 +176,124 @@ static weir_tensor *clip_all(training *t, weir_mesh *where, weir_tensor *squares
     return apply_on(t->graph, where, t->src, "grad_norm/clip", &op_clip_scale, in, t->count ? 2 : 1, &attrs);
 }
 
-static weir_tensor *clip_part_of(training *t, weir_mesh *where, int part, weir_tensor *squares, weir_tensor *base)
+static void fetch_norm(training *t, weir_tensor *norm, const char *called)
 {
-    struct clip_attrs attrs = {.max_norm = part_norm(t, part)};
+    if (called)
+        weir_fetch_at(norm, WEIR_OPTS_AT(t->src, weir_fetch_opts, .name = called));
+}
+
+/* The factor of the gradients whose squares these are; their norm is fetched as `called`, if that is not NULL. */
+static weir_tensor *clip_some(training *t, const char *name, weir_tensor *squares, weir_tensor *base, double max_norm,
+                              const char *called)
+{
+    struct clip_attrs attrs = {.max_norm = max_norm};
     weir_tensor *in[2] = {squares, base};
-    const char *name = pool_text(&t->graph->pool, part ? "grad_norm/clip.%d" : "grad_norm/clip.rest", part - 1);
-    return apply_on(t->graph, where, t->src, name, &op_clip_norm, in, 2, &attrs);
+    weir_tensor *factor = apply_on(t->graph, base->mesh, t->src, name, &op_clip_norm, in, 2, &attrs);
+    if (!factor->poisoned)
+        fetch_norm(t, factor->node->out[1], called);
+    return factor;
+}
+
+/* Whether anything needs the squares of the gradients. */
+static bool needs_squares(const training *t)
+{
+    bool needs = t->count || t->norm;
+    for (int part = 0; part < PARTS; part++)
+        needs |= part_norm(t, part) > 0 || part_called(t, part);
+    return needs;
+}
+
+/* Their sum, of which one is the sum of itself; NULL: there is none. */
+static weir_tensor *sum_parts(training *t, weir_mesh *where, const char *name, tensor_list list)
+{
+    return list.count > 1 ? sum_all(t, where, name, list) : list.count ? list.item[0] : NULL;
+}
+
+/* Fills t->factor behind `base`. `shared`: the squares of the parts that are clipped together; NULL: there is none. */
+static void part_factors(training *t, weir_tensor **squares, weir_tensor *all, weir_tensor *shared, weir_tensor *base)
+{
+    weir_tensor *factor = base;
+    const double most = t->optimizer.clip_norm;
+    if (shared && (most > 0 || (shared == all && t->norm)))
+        factor = clip_some(t, "grad_norm/clip.shared", shared, base, most, shared == all ? t->norm : NULL);
+    if (shared != all && t->norm)
+        clip_some(t, "grad_norm/norm", all, base, 0, t->norm);
+    t->factor[0] = factor;
+    for (int part = 1; part < PARTS; part++) {
+        const bool alone = clips_alone(t, part);
+        const char *name = pool_text(&t->graph->pool, "grad_norm/clip.%d", part - 1);
+        weir_tensor *own = base;
+        if (squares[part] && (part_norm(t, part) > 0 || part_called(t, part)))
+            own = clip_some(t, name, squares[part], base, alone ? part_norm(t, part) : 0, part_called(t, part));
+        t->factor[part] = alone ? own : factor;
+    }
 }
 
 /* Fills t->factor, by part: NULL when there is no clipping, and nothing to divide by. */
 static void clip_factors(training *t, weir_mesh *where)
 {
-    weir_tensor *squares[PARTS];
-    tensor_list sums = {0};
-    bool clips = t->count != NULL;
-    for (int part = 0; part < PARTS; part++)
-        clips |= part_norm(t, part) > 0;
-    for (int part = 0; part < PARTS && clips; part++) {
+    weir_tensor *squares[PARTS] = {NULL};
+    tensor_list every = {0}, shared = {0};
+    for (int part = 0; part < PARTS && needs_squares(t); part++) {
         squares[part] = part_squares(t, where, part);
         if (squares[part])
-            list_add(t, &sums, squares[part]);
+            list_add(t, &every, squares[part]);
+        if (squares[part] && !clips_alone(t, part))
+            list_add(t, &shared, squares[part]);
     }
-    if (!clips || weir_graph_mistake(t->graph) || !sums.count)
+    if (!every.count || weir_graph_mistake(t->graph))
         return;
-    const bool alone = sums.count == 1 && squares[0];
-    weir_tensor *all = sums.count > 1 ? sum_all(t, where, "grad_norm/all", sums) : sums.item[0];
-    weir_tensor *base = clip_all(t, where, all, alone ? t->optimizer.clip_norm : 0);
-    for (int part = 0; part < PARTS; part++)
-        if (squares[part])
-            t->factor[part] = alone || part_norm(t, part) <= 0 ? base : clip_part_of(t, where, part, squares[part], base);
+    const bool plain = every.count == 1 && squares[0] && !t->norm;
+    weir_tensor *all = sum_parts(t, where, "grad_norm/all", every);
+    weir_tensor *of_shared = shared.count == every.count ? all : sum_parts(t, where, "grad_norm/shared", shared);
+    weir_tensor *base = clip_all(t, where, all, plain ? t->optimizer.clip_norm : 0);
+    if (plain)
+        t->factor[0] = base;
+    else if (!base->poisoned)
+        part_factors(t, squares, all, of_shared, base);
 }
 
 /* ---- updates ---- */
 
-static struct optim_attrs update_attrs(const weir_optimizer *o)
+/* The op changes the parameter in place. */
+static void update_by(training *t, weir_tensor *parameter, const weir_op *op, weir_tensor **in, int in_count, const void *attrs)
 {
-    return (struct optim_attrs){
-        .lr = o->lr,
-        .lr_min = o->lr_min,
-        .momentum = o->momentum,
-        .beta1 = weir_option(o->beta1, 0.9),
-        .beta2 = weir_option(o->beta2, 0.999),
-        .eps = weir_option(o->eps, 1e-8),
-        .weight_decay = o->weight_decay,
-        .warmup = o->warmup,
-        .total = o->total,
-    };
+    const char *name = pool_text(&t->graph->pool, "%s.update", parameter->name);
+    weir_tensor *out = apply_on(t->graph, parameter->mesh, t->src, name, op, in, in_count, attrs);
+    if (out->poisoned)
+        return;
+    out->node->updates = parameter;
+    parameter->update = out->node;
+}
+
+/* LAMB's update: a direction, whose norm is taken beside that of the parameter (kernels/optim/lamb.c). `in`: the gradient, and
+ * what it is scaled by. */
+static void update_lamb(training *t, weir_tensor *p, weir_tensor **in, int in_count, const struct optim_attrs *attrs)
+{
+    pool *names = &t->graph->pool;
+    in[in_count] = p;
+    weir_tensor *u = apply_on(t->graph, p->mesh, t->src, pool_text(names, "%s.lamb", p->name), &op_lamb, in, in_count + 1, attrs);
+    weir_tensor *to[4] = {u, NULL, NULL, t->rate}, *const of[2] = {u, p};
+    for (int i = 0; i < 2; i++)
+        to[1 + i] = apply_on(t->graph, p->mesh, t->src, pool_text(names, i ? "%s.square" : "%s.lamb.square", p->name),
+                             &op_square_sum, (weir_tensor *[]){of[i]}, 1, NULL);
+    update_by(t, p, &op_lamb_apply, to, t->rate ? 4 : 3, attrs);
 }
 
 static void update(training *t, const trained *item)
 {
-    weir_graph *g = t->graph;
-    weir_tensor *factor = t->factor[part_of(t, item)];
     const weir_optimizer own = groups_options(&t->optimizer, item->parameter);
-    struct optim_attrs attrs = update_attrs(&own);
-    weir_tensor *in[2] = {item->gradient, factor};
-    const char *name = pool_text(&g->pool, "%s.update", item->parameter->name);
-    weir_scope scope = graph_scope_absolute(g, item->parameter->mesh, "");
-    graph_node *node = graph_apply(&(weir_apply){.src = t->src,
-                                                 .name = name,
-                                                 .op = t->optimizer.kind == WEIR_SGD ? &op_sgd : &op_adamw,
-                                                 .in = in,
-                                                 .in_count = factor ? 2 : 1,
-                                                 .attrs = &attrs});
-    weir_scope_leave(&scope);
-    if (!node)
-        return;
-    node->updates = item->parameter;
-    item->parameter->update = node;
+    const struct optim_attrs attrs = optimizer_attrs(&own);
+    weir_tensor *factor = t->factor[part_of(t, item)], *in[4] = {item->gradient};
+    int count = 1;
+    if (factor)
+        in[count++] = factor;
+    if (t->rate)
+        in[count++] = t->rate;
+    if (own.kind == WEIR_LAMB)
+        update_lamb(t, item->parameter, in, count, &attrs);
+    else
+        update_by(t, item->parameter, optimizer_op(&own), in, count, &attrs);
 }
 
 /* The dimension over which a parameter's master copy is split: the first one that gives every device something. */
@@ -244,37 +308,6 @@ static void zero_split(weir_tensor *parameter, int axis)
             parameter->zero[axis] = true;
             return;
         }
-}
-
-/* One option of the optimizer, and from where to where it may be. */
-typedef struct option {
-    const char *name;
-    double value, below; /* from 0 up to, but not including this */
-} option;
-
-static bool options_ok(weir_graph *g, const weir_optimizer *o, weir_src src)
-{
-    const option list[] = {{"lr", o->lr, OPTIM_END},         {"lr_min", o->lr_min, OPTIM_END},
-                           {"momentum", o->momentum, 1},   {"beta1", o->beta1, 1},
-                           {"beta2", o->beta2, 1},         {"eps", o->eps, OPTIM_END},
-                           {"clip_norm", o->clip_norm, OPTIM_END}, {"weight_decay", o->weight_decay, OPTIM_END}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!(list[i].value >= 0 && list[i].value < list[i].below)) {
-            graph_mistake(g, src, "train: .%s of the optimizer is %g; it is 0 or more, and %s", list[i].name,
-                          list[i].value, list[i].below == 1 ? "less than 1" : "at most 3.4e38");
-            return false;
-        }
-    if (o->kind != WEIR_SGD && o->kind != WEIR_ADAMW)
-        graph_mistake(g, src, "train: there is no optimizer with the number %d; there are WEIR_SGD and WEIR_ADAMW", (int)o->kind);
-    else if (o->kind == WEIR_ADAMW && o->momentum > 0)
-        graph_mistake(g, src, "train: .momentum is SGD's; AdamW has .beta1");
-    else if (o->kind == WEIR_SGD && (o->beta1 != 0 || o->beta2 != 0 || o->eps != 0))
-        graph_mistake(g, src, "train: .beta1, .beta2 and .eps are AdamW's; SGD has .momentum");
-    else if (o->warmup < 0 || o->total < 0 || (o->total && o->total <= o->warmup))
-        graph_mistake(g, src, "train: .warmup is %lld and .total is %lld; neither may be negative, and .warmup must be less "
-                      "than a .total that is given", (long long)o->warmup,
-                      (long long)o->total);
-    return !weir_graph_mistake(g);
 }
 
 static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src src)
@@ -292,7 +325,14 @@ static bool train_ok(const weir_tensor *loss, const weir_optimizer *o, weir_src 
                       weir_dtype_name(loss->type.dtype), shape_text(&loss->type.shape, text, sizeof text));
     else if (!loss->node || !loss->trains)
         graph_mistake(g, src, "train: \"%s\" depends on no parameter that trains", loss->name);
-    return !weir_graph_mistake(g) && options_ok(g, o, src) && groups_ok(g, o, src);
+    return !weir_graph_mistake(g) && optimizer_ok(g, o, src) && groups_ok(g, o, src);
+}
+
+static bool opts_ok(weir_graph *g, const weir_train_opts *opts)
+{
+    if (!(opts->ema >= 0 && opts->ema < 1))
+        graph_mistake(g, opts->src, "train: .ema is %g; it is more than 0 and less than 1, or 0 for no averages", opts->ema);
+    return !weir_graph_mistake(g);
 }
 
 static bool count_ok(const weir_tensor *loss, const weir_tensor *count, weir_src src)
@@ -312,6 +352,49 @@ static bool count_ok(const weir_tensor *loss, const weir_tensor *count, weir_src
     return !weir_graph_mistake(g);
 }
 
+/* Keeps an average of the parameter, which lies as the parameter does. It reads the parameter before the update, which therefore
+ * comes later in the graph. */
+static void average(training *t, weir_tensor *p, double decay)
+{
+    const struct ema_attrs attrs = {.decay = decay};
+    weir_state_opts opts = {.size = sizeof opts, .src = t->src, .mesh = p->mesh, .name = pool_text(&t->graph->pool, "%s.ema", p->name)};
+    memcpy(opts.shape, p->type.shape.dim, sizeof opts.shape);
+    memcpy(opts.sbp, p->sbp, sizeof opts.sbp);
+    weir_scope scope = graph_scope_absolute(t->graph, p->mesh, "");
+    weir_tensor *state = opts.name ? weir_state_at(t->graph, WEIR_F32, &opts) : &t->graph->poison;
+    weir_scope_leave(&scope);
+    if (state->poisoned || !graph_use(state, t->src))
+        return;
+    for (int i = 0; i < t->graph->programs.count; i++)
+        if (t->graph->programs.item[i].averages && p->used >> i & 1)
+            graph_mistake(t->graph, t->src, "train: the program %s reads averages and was built before weir_train(.ema), so it "
+                          "has \"%s\" itself; build it afterwards", t->graph->programs.item[i].name, p->name);
+    memcpy(state->zero, p->zero, sizeof state->zero);
+    const char *name = pool_text(&t->graph->pool, "%s.ema.update", p->name);
+    weir_tensor *out = apply_on(t->graph, p->mesh, t->src, name, &op_ema, &p, 1, &attrs);
+    if (out->poisoned)
+        return;
+    out->node->updates = state;
+    state->update = out->node;
+    p->average = state;
+}
+
+/* All that comes behind the gradients. */
+static void build_updates(training *t, const weir_train_opts *opts)
+{
+    weir_mesh *where = t->graph->loss->mesh;
+    clip_factors(t, where);
+    t->rate = optimizer_rate(t->graph, &t->optimizer, where, t->src);
+    for (int i = 0; i < t->list.count; i++)
+        for (int a = 0; a < WEIR_AXES_MAX; a++)
+            if (opts->zero[a])
+                zero_split(t->list.item[i].parameter, a);
+    for (int i = 0; opts->ema > 0 && i < t->list.count; i++)
+        average(t, t->list.item[i].parameter, opts->ema);
+    for (int i = 0; i < t->list.count; i++)
+        update(t, &t->list.item[i]);
+}
+
 void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train_opts *given)
 {
     weir_train_opts opts;
@@ -321,15 +404,16 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
         return;
     if (!loss)
         graph_mistake(NULL, opts.src, "train: the loss is NULL");
-    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src) || !count_ok(loss, opts.count, opts.src))
+    if (!loss || loss->poisoned || !train_ok(loss, &optimizer, opts.src) || !count_ok(loss, opts.count, opts.src) ||
+        !opts_ok(g, &opts))
         return;
-    optimizer.lr = weir_option(optimizer.lr, optimizer.kind == WEIR_SGD ? 0.01 : 0.001);
+    optimizer_defaults(&optimizer);
     groups_freeze(g, &optimizer);
     if (!loss->trains) {
         graph_mistake(g, opts.src, "train: all parameters that \"%s\" depends on are in groups with .frozen", loss->name);
         return;
     }
-    training t = {.graph = g, .src = opts.src, .optimizer = optimizer};
+    training t = {.graph = g, .src = opts.src, .optimizer = optimizer, .norm = opts.norm};
     g->loss = loss;
     g->loss_src = opts.src;
     g->recompute = opts.recompute;
@@ -344,12 +428,6 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
     built &= !opts.count || t.count;
     g->phase = PLAN_UPDATE;
     if (built)
-        clip_factors(&t, loss->mesh);
-    for (int i = 0; built && i < t.list.count; i++) {
-        for (int a = 0; a < WEIR_AXES_MAX; a++)
-            if (opts.zero[a])
-                zero_split(t.list.item[i].parameter, a);
-        update(&t, &t.list.item[i]);
-    }
+        build_updates(&t, &opts);
     g->phase = PLAN_FORWARD;
 }

@@ -105,9 +105,10 @@ static const char *name_new(scaling *x, const char *what)
 
 /* ---- the sum of squares, where there is no clipping ---- */
 
-static bool updates_parameter(const scaling *x, const ir_node *node)
+/* A node that takes the gradient of a parameter, which is its input 0, into the parameter or into means: an update, or lamb. */
+static bool takes_gradient(const scaling *x, const ir_node *node)
 {
-    return node->updates >= 0 && node->program == x->seed->program && (node->op == &op_sgd || node->op == &op_adamw);
+    return node->program == x->seed->program && (optim_moved(node->op) || node->op == &op_lamb);
 }
 
 typedef struct scalars {
@@ -131,7 +132,7 @@ static int mesh_squares(scaling *x, const ir_node *first, const weir_mesh *mesh)
     scalars squares = {.count = 0};
     weir_mesh *where = (weir_mesh *)mesh;
     for (const ir_node *n = first; n < x->c->ir.node + x->c->ir.node_count; n++)
-        if (updates_parameter(x, n) && mesh_equal(n->mesh, mesh)) {
+        if (takes_gradient(x, n) && mesh_equal(n->mesh, mesh)) {
             int square = node_new(x, &op_square_sum, where, name_new(x, "square_sum"), squares_type, NULL, n->in, 1);
             scalars_add(x, &squares, square, where);
         }
@@ -143,9 +144,9 @@ static int all_squares(scaling *x, const ir_node *first)
 {
     scalars sums = {.count = 0};
     for (const ir_node *n = first; n < x->c->ir.node + x->c->ir.node_count; n++) {
-        bool seen = !updates_parameter(x, n);
+        bool seen = !takes_gradient(x, n);
         for (const ir_node *m = first; m < n && !seen; m++)
-            seen = updates_parameter(x, m) && mesh_equal(m->mesh, n->mesh);
+            seen = takes_gradient(x, m) && mesh_equal(m->mesh, n->mesh);
         if (!seen)
             scalars_add(x, &sums, mesh_squares(x, first, n->mesh), x->seed->mesh);
     }
@@ -200,11 +201,22 @@ static void take_factor(scaling *x, ir_node *node, int clip, int factor)
         inputs_set(x, node, in, node->in_count);
 }
 
-/* An update whose gradient has no factor gets one. */
+/* Whether the gradient has a factor; it is the scalar behind it, and lamb's last input is the parameter. */
+static bool has_factor(const scaling *x, const ir_node *node)
+{
+    const int given = node->in_count - (node->op == &op_lamb);
+    return given > 1 && !x->c->ir.tensors.item[node->in[1]].type.shape.rank;
+}
+
+/* A gradient without a factor gets one. */
 static void give_factor(scaling *x, ir_node *node, int factor)
 {
-    if (node->in_count == 1)
-        inputs_set(x, node, (int[]){node->in[0], factor}, 2);
+    int in[WEIR_ARGS_MAX] = {node->in[0], factor};
+    if (has_factor(x, node))
+        return;
+    for (int i = 1; i < node->in_count; i++)
+        in[i + 1] = node->in[i];
+    inputs_set(x, node, in, node->in_count + 1);
 }
 
 /* Puts the node into the order; of clipping the scale takes the place. */
@@ -222,7 +234,7 @@ static void take(scaling *x, ir_node *node)
         inputs_set(x, node, (int[]){node->in[0], x->scale}, 2);
     if (trains)
         take_factor(x, node, x->clip, x->factor);
-    if (updates_parameter(x, node)) {
+    if (takes_gradient(x, node)) {
         if (!x->factor)
             x->factor = decide(x, all_squares(x, node), 0, 0);
         give_factor(x, node, x->factor);
