@@ -78,6 +78,10 @@ weir_status run(weir_graph *g, const callbacks *c)
     const weir_optimizer sgd = weir_sgd();
     weir_train(loss, sgd);
     weir_train(loss, weir_adamw(.lr = 0.1, .clip_norm = 1), .zero = {true});
+    weir_train(weir_mse(loss, weir_tied(loss, loss)), weir_lion(.groups = {{.match = "*bias", .lr = 0.1}, {.match = "*"}},
+               .schedule = WEIR_SCHEDULE_LINEAR, .rate = loss), .norm = "norm", .ema = 0.99);
+    weir_train(weir_binary_cross_entropy(loss, loss, .sum = true), weir_adam(.eps = 1));
+    weir_train(loss, weir_lamb()), weir_train(loss, weir_adagrad());
     weir_plan *plan = weir_compile(g, .memory = "1MiB", .precision = WEIR_BF16);
     weir_session *s = weir_session_open(plan, .workers = 2, .cluster = {.alone = true}, .report = c->report);
     if (weir_session_push(s, "x", WEIR_ARRAY(value, WEIR_F32, 2, 4), -1) || weir_session_run(s, 3) ||

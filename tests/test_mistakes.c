@@ -408,6 +408,57 @@ MISTAKE(training_of_what_does_not_train,
         "@: train: the program eval was made without .train = true, so it cannot train (and its dropout is off)",
         weir_graph_program(g, "eval"); HERE weir_train(loss(), weir_sgd()))
 
+MISTAKE(a_group_that_fits_nothing,
+        "@: train: .groups[1].match \"up/wieght\" fits no parameter that trains; did you mean 'up/weight'? There are 'up/weight' and 'up/bias'",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias"}, {.match = "up/wieght"}})))
+MISTAKE(a_group_behind_another,
+        "@: train: .groups[1].match \"*bias\" fits only parameters of the groups before it; the first group that fits a parameter has it, so write this one earlier",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "up*"}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_without_a_pattern,
+        "@: train: .groups[0] has no .match, and .groups[1] has one; the first group without .match ends the list",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.lr = 1}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_with_a_rate_below_zero, "@: train: .groups[0].lr is -1; it is 0 or more, and at most 3.4e38",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias", .lr = -1}})))
+MISTAKE(groups_that_freeze_all, "@: train: all parameters that \"loss\" depends on are in groups with .frozen",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*", .frozen = true}})))
+
+MISTAKE(a_momentum_of_adagrad, "@: train: .momentum is SGD's; Adagrad has .eps",
+        HERE weir_train(loss(), weir_adagrad(.momentum = 0.9)))
+MISTAKE(a_beta_of_adagrad, "@: train: Adagrad has no .beta1 and no .beta2; it has .eps",
+        HERE weir_train(loss(), weir_adagrad(.beta1 = 0.9)))
+MISTAKE(an_eps_of_lion, "@: train: Lion has no .eps; it has .beta1 and .beta2", HERE weir_train(loss(), weir_lion(.eps = 0.1)))
+MISTAKE(nesterov_without_momentum, "@: train: .nesterov needs weir_sgd() with a .momentum, as .momentum = 0.9",
+        HERE weir_train(loss(), weir_sgd(.nesterov = true)))
+MISTAKE(a_schedule_without_an_end, "@: train: the .schedule needs a .total, the step from which the rate is .lr_min",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_LINEAR)))
+MISTAKE(a_constant_schedule_that_ends,
+        "@: train: .total is 9, but with WEIR_SCHEDULE_CONSTANT the rate never falls; leave .total out, or choose another .schedule",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_CONSTANT, .total = 9)))
+MISTAKE(a_decay_that_is_too_long, "@: train: .decay is 8; it is 1 or more, and at most the 7 steps from .warmup to .total",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_STABLE, .warmup = 2, .total = 9, .decay = 8)))
+MISTAKE(a_decay_of_another_schedule, "@: train: .decay is of WEIR_SCHEDULE_STABLE; the other schedules fall from .warmup to .total",
+        HERE weir_train(loss(), weir_sgd(.total = 9, .decay = 8)))
+MISTAKE(a_least_rate_above_the_rate, "@: train: .lr_min is 2 and .lr is 1; with this .schedule .lr_min is at most .lr",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_LINEAR, .total = 9, .lr = 1, .lr_min = 2)))
+MISTAKE(a_rate_that_is_a_vector, "@: train: .rate must be one f32 number; \"x.shard\" is f32 [4, 2]",
+        weir_tensor *x = matrix("x", 4, 2), *l = weir_mean(weir_linear(x, 1)); HERE weir_train(l, weir_sgd(.rate = x)))
+MISTAKE(a_rate_of_micro_batches,
+        "@: train: .rate \"r.shard\" exists once for every micro-batch, but a step has one rate",
+        weir_tensor *r = weir_input(g, WEIR_F32, {0}, .name = "r", .micro = true), *l = loss();
+        HERE weir_train(l, weir_sgd(.rate = r)))
+MISTAKE(an_average_that_forgets_nothing, "@: train: .ema is 1; it is more than 0 and less than 1, or 0 for no averages",
+        HERE weir_train(loss(), weir_sgd(), .ema = 1))
+MISTAKE(averages_that_come_too_late,
+        "@: train: the program eval reads averages and was built before weir_train(.ema), so it has \"up/weight\" itself; build it afterwards",
+        weir_tensor *l = loss();
+        WEIR_PROGRAM(g, "eval", .averages = true) weir_fetch(weir_linear(matrix("y", 4, 2), 1, .name = "up"));
+        HERE weir_train(l, weir_sgd(), .ema = 0.5))
+MISTAKE(a_norm_of_a_name_that_is_taken, "@: fetch: \"n\" is fetched already, at @; give one of the two a .name of its own",
+        weir_tensor *l = loss(); HERE weir_fetch(l, .name = "n"), weir_train(l, weir_sgd(), .norm = "n"))
+MISTAKE(tied_to_nothing, "@: tied: \"loss\" is not the result of weir_embedding() or weir_linear(), so it has no weight",
+        weir_tensor *x = matrix("y", 4, 2); HERE weir_tied(x, loss()))
+MISTAKE(a_loss_of_nothing, "@: sub: input 1 is NULL", HERE weir_mse(matrix("x", 4, 2), NULL))
+
 /* ---- compiling ---- */
 
 #define UNCOMPILED(name, sentence, options, ...)                              \

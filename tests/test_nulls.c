@@ -57,6 +57,9 @@ BUILDER(attention_kept, weir_attention_kept(x[0], x[1], x[2], x[3], x[4], x[5]))
 BUILDER(append, weir_append(x[0], x[1], x[2]))
 BUILDER(cross_entropy, weir_cross_entropy(x[0], x[1]))
 BUILDER(cross_entropy_ignore, weir_cross_entropy(x[0], x[1], .ignore = true))
+BUILDER(mse, weir_mse(x[0], x[1]))
+BUILDER(binary_cross_entropy, weir_binary_cross_entropy(x[0], x[1]))
+BUILDER(tied, weir_tied(x[0], x[1]))
 BUILDER(sum, weir_sum(x[0]))
 BUILDER(mean, weir_mean(x[0], .axes = {0}, .axis_count = 1))
 BUILDER(max, weir_max(x[0], .axes = {1}))
@@ -103,7 +106,8 @@ static const struct builder builders[] = {
     TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
     TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
     TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0),
-    TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
+    TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),
+    TAKES(tied, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
     TAKES(reshape, 1, 0), TAKES(transpose, 1, 0), TAKES(slice, 1, 0), TAKES(concat, 1, 0), TAKES(dropout, 1, 0),
     TAKES(cast, 1, 0), TAKES(shard, 1, 0), TAKES(fetch, 1, 0), TAKES(slots, 1, 0), TAKES(train, 1, 0),
     TAKES(state_set, 2, 0), TAKES(state_append, 3, 0), TAKES(mistake, 1, 0), TAKES(call, 1, 0), TAKES(apply, 1, 0),

@@ -61,6 +61,7 @@ struct weir_tensor {
     int delay;                 /* of a state: steps after which what it is set to is read; 0: it is none */
     weir_src src;
     graph_node *update;        /* by the optimizer, or by who set the state */
+    weir_tensor *average;      /* of a parameter: the state that weir_train(.ema) keeps its average in; NULL: none */
     weir_tensor *gradient;     /* that of the loss by it, when the gradients of its readers are added; NULL: none was made */
     weir_tensor *again;        /* the same, computed once more in the backward pass */
     weir_tensor *length;       /* how many of its rows are there; NULL: all, it does not vary */
@@ -119,6 +120,7 @@ typedef struct graph_program {
     const char *name;
     const char *prefix;        /* of the names of what it builds: "", "eval/" */
     bool trains;
+    bool averages;             /* reads the averages of parameters */
 } graph_program;
 
 struct weir_graph {

@@ -82,6 +82,7 @@ typedef struct weir_linear_opts {
     bool no_bias;
     weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
     bool by_row;                    /* the bits of a row do not depend on the number of rows; slower if there are many */
+    bool frozen;                    /* neither the weight nor the bias is trained */
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
  * [out] (initially zeros). The parameters are f32; if x is f16 or bf16, the weight is cast to its dtype. */
@@ -89,6 +90,14 @@ typedef struct weir_linear_opts {
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts *opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
 weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
+
+/* x times the transposed weight of another layer, which both then train (Press and Wolf 2017). `layer` is the tensor that
+ * weir_embedding() or weir_linear() returned. Of an embedding [vocab, dim]: x [..., dim] -> [..., vocab]; of a linear layer
+ * [in, out]: x [..., out] -> [..., in].
+ *     weir_tensor *h = weir_embedding(tokens, vocab, dim, .name = "tokens");
+ *     weir_tensor *logits = weir_tied(body(h), h); */
+#define weir_tied(x, layer, ...) weir_tied_at(x, layer, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_tied_at(weir_tensor *x, weir_tensor *layer, const weir_op_opts *opts);
 
 /* ---- convolutions and pools: x [batch, channels, d...] with 1 to 3 spatial dimensions d ---- */
 
@@ -188,6 +197,7 @@ typedef struct weir_norm_opts {
     weir_src src;
     const char *name;
     double eps; /* default 1e-5; WEIR_ZERO: none */
+    bool frozen; /* gain and bias are not trained */
 } weir_norm_opts;
 /* (x - mean) / sqrt(var + eps) * gain + bias, with parameters NAME/gain (ones) and NAME/bias (zeros), each [last]
  * (Ba et al. 2016) */
@@ -229,6 +239,7 @@ typedef struct weir_embedding_opts {
     const char *name;
     weir_sbp weight[WEIR_AXES_MAX];
     weir_init init; /* default: normal with standard deviation 0.02 */
+    bool frozen;    /* the weight is not trained */
 } weir_embedding_opts;
 /* ids i32 [...] in [0, vocab) -> [..., dim], rows of the parameter NAME/weight [vocab, dim]. */
 #define weir_embedding(ids, vocab, dim, ...) \
@@ -307,6 +318,22 @@ typedef struct weir_label_count_opts {
 #define weir_label_count(labels, ...) \
     weir_label_count_at(labels, WEIR_OPTS(weir_label_count_opts, __VA_ARGS__))
 weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opts *opts);
+
+typedef struct weir_loss_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool sum; /* the sum over all elements rather than the mean */
+} weir_loss_opts;
+/* The mean of (x - y)^2 over all elements, a scalar. x and y broadcast. */
+#define weir_mse(x, y, ...) weir_mse_at(x, y, WEIR_OPTS(weir_loss_opts, __VA_ARGS__))
+weir_tensor *weir_mse_at(weir_tensor *x, weir_tensor *y, const weir_loss_opts *opts);
+/* The mean of -t log s(x) - (1 - t) log(1 - s(x)) over all elements, a scalar, where s(x) = 1 / (1 + exp(-x)) is the probability
+ * that the logit x stands for and t from 0 to 1 is the wanted one. Computed as log(1 + exp(x)) - t x, without overflow. logits and
+ * targets broadcast. */
+#define weir_binary_cross_entropy(logits, targets, ...) \
+    weir_binary_cross_entropy_at(logits, targets, WEIR_OPTS(weir_loss_opts, __VA_ARGS__))
+weir_tensor *weir_binary_cross_entropy_at(weir_tensor *logits, weir_tensor *targets, const weir_loss_opts *opts);
 
 /* ---- reductions ---- */
 typedef struct weir_reduce_opts {

@@ -29,7 +29,9 @@
 #define OPS_LOSS(X)                                                                                            \
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
     X(class_loss_grad)
-#define OPS_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
+#define OPS_OPTIM(X) \
+    X(sgd) X(nesterov) X(adagrad) X(lion) X(adamw) X(adam) X(sgd_moved) X(nesterov_moved) X(adagrad_moved) X(lion_moved) \
+    X(adamw_moved) X(adam_moved) X(lamb) X(lamb_apply) X(schedule) X(ema) X(square_sum) X(clip_scale) X(clip_norm) X(loss_scale)
 
 #define OPS_LAUNCH(X) X(fused_launch) X(fused_launch_over) /* inserted, too */
 

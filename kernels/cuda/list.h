@@ -16,7 +16,9 @@
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
     X(class_loss_grad)
 #define CUDA_EMBEDDING(X) X(embedding) X(embedding_grad)
-#define CUDA_OPTIM(X) X(sgd) X(adamw) X(sgd_moved) X(adamw_moved) X(square_sum) X(clip_scale) X(loss_scale)
+#define CUDA_OPTIM(X) \
+    X(sgd) X(nesterov) X(adagrad) X(lion) X(adamw) X(adam) X(sgd_moved) X(nesterov_moved) X(adagrad_moved) X(lion_moved) \
+    X(adamw_moved) X(adam_moved) X(lamb) X(lamb_apply) X(schedule) X(ema) X(square_sum) X(clip_scale) X(clip_norm) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_FUSED_ATTENTION(X) X(attention) X(attention_grad)
 #define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept)
@@ -32,7 +34,7 @@
 
 /* One launch may do many calls, of which none touches what another writes: these have op_NAME_cuda_many besides, for up to
  * JOINED_MAX of them. */
-#define CUDA_JOINED(X) X(adamw) X(adamw_moved) X(square_sum) X(cast)
+#define CUDA_JOINED(X) X(adamw) X(adamw_moved) X(adam) X(adam_moved) X(square_sum) X(cast)
 enum { JOINED_MAX = 256 };
 
 #define CUDA_OPS(X)                                                                                            \

@@ -144,6 +144,7 @@ static const recipe recipes[] = {
     {&op_embedding_grad, &op_embedding, 2, {0, ~0}},
     {&op_max_grad, &op_max, 3, {0, ~0, ~0}},
     {&op_loss_scale, &op_square_sum, 2, {SCALAR, PAIR}},
+    {&op_clip_norm, &op_square_sum, 2, {PAIR, SCALAR}},
 };
 
 static const recipe *recipe_for(const weir_op *op)

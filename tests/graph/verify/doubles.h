@@ -126,6 +126,11 @@ static inline double double_clip(double x)
     return fmin(1, x);
 }
 
+static inline double double_lion(double x)
+{
+    return (double)((x > 0) - (x < 0));
+}
+
 /* The slopes of sqrt, tanh and sigmoid are functions of the result. */
 static inline double double_sqrt_slope(double y)
 {
@@ -149,8 +154,8 @@ static inline field_value field_oracle_of(uint64_t seed, const char *function, f
         const char *name;
         double (*of)(double);
     } functions[] = {
-        {"exp", exp}, {"log", log}, {"sqrt", sqrt}, {"rsqrt", double_rsqrt}, {"clip", double_clip}, {"tanh", tanh},
-        {"sigmoid", double_sigmoid}, {"gelu", double_gelu}, {"silu", double_silu}, {"sqrt'", double_sqrt_slope},
+        {"exp", exp}, {"log", log}, {"sqrt", sqrt}, {"rsqrt", double_rsqrt}, {"clip", double_clip}, {"lion", double_lion},
+        {"tanh", tanh}, {"sigmoid", double_sigmoid}, {"gelu", double_gelu}, {"silu", double_silu}, {"sqrt'", double_sqrt_slope},
         {"tanh'", double_tanh_slope}, {"sigmoid'", double_sigmoid_slope}, {"gelu'", double_gelu_slope},
         {"silu'", double_silu_slope},
     };
