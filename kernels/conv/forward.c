@@ -110,35 +110,70 @@ size_t conv_workspace(const weir_op_args *args, weir_device_kind kind)
 
 /* ---- a product ---- */
 
-/* Rows [p, p + depth) of a panel. Runs of a panel are copied in order, whole vectors: what is too much is overwritten. */
+enum { VECTOR = 8 };
+
+/* What makes a row of a panel: vectors, copied in order. What is too much of one is written over by the next. */
+typedef struct panel_copies {
+    int64_t count, at[PANEL_MAX], to[PANEL_MAX]; /* at: in a patch, for tap 0 */
+} panel_copies;
+
+static panel_copies copies_of(const patch_run *runs, int64_t count)
+{
+    panel_copies c = {0};
+    for (int64_t r = 0; r < count; r++)
+        for (int64_t i = 0; i < runs[r].count; i += VECTOR) {
+            c.at[c.count] = runs[r].at + i;
+            c.to[c.count++] = runs[r].to + i;
+        }
+    return c;
+}
+
+/* Rows [p, p + depth) of a panel. `count` is a constant in the usual cases. */
+static inline __attribute__((always_inline)) void rows_fill(const forward *f, const gemm_block *b, int64_t size,
+                                                            const panel_copies *c, int64_t count, float *to)
+{
+    const float *channel = f->patches;
+    const int64_t taps = f->s.taps;
+    for (int64_t row = 0, t = b->p % taps; row < b->depth; t = 0, channel += size)
+        for (; t < taps && row < b->depth; t++, row++, to += b->columns) {
+            const float *from = channel + f->tap[t];
+            for (int64_t i = 0; i < count; i++)
+                memcpy(to + c->to[i], from + c->at[i], VECTOR * sizeof *to);
+        }
+}
+
 static void panel_fill(const forward *f, const gemm_block *b, const patch *p, int64_t runs, float *to)
 {
-    enum { VECTOR = 8 };
-    const int64_t taps = f->s.taps, size = patch_size(p);
-    const float *channel = f->patches;
-    int64_t t = b->p % taps;
-    for (int64_t row = 0; row < b->depth; row++, to += b->columns) {
-        const float *from = channel + f->tap[t];
-        for (int64_t r = 0; r < runs; r++)
-            for (int64_t i = 0; i < f->runs[r].count; i += VECTOR)
-                memcpy(to + f->runs[r].to + i, from + f->runs[r].at + i, VECTOR * sizeof *to);
-        if (++t == taps) {
-            t = 0;
-            channel += size;
-        }
+    const panel_copies c = copies_of(f->runs, runs);
+    const int64_t size = patch_size(p);
+    if (c.count == 2)
+        rows_fill(f, b, size, &c, 2, to);
+    else if (c.count == 3)
+        rows_fill(f, b, size, &c, 3, to);
+    else if (c.count == 4)
+        rows_fill(f, b, size, &c, 4, to);
+    else
+        rows_fill(f, b, size, &c, c.count, to);
+}
+
+/* The patches of the channels that the block's rows are of. */
+static void patches_make(const forward *f, const gemm_block *b, const patch *p)
+{
+    const int64_t taps = f->s.taps, first = b->p / taps, last = (b->p + b->depth - 1) / taps;
+    patch_taps(p, f->tap);
+    for (int64_t c = first; c <= last; c++) {
+        float *to = f->patches + (c - first) * patch_size(p);
+        patch_clear(p, to);
+        patch_fill(p, f->x, f->x_at + c * f->s.large, to);
     }
 }
 
 static void block_make(void *ctx, const gemm_block *b)
 {
     const forward *f = ctx;
-    const conv_sizes *s = &f->s;
-    const patch p = patch_of(&s->w, b->j, b->width, f->x_dtype, 0);
-    const int64_t first = b->p / s->taps, last = (b->p + b->depth - 1) / s->taps;
-    patch_taps(&p, f->tap);
-    for (int64_t c = first; c <= last; c++)
-        patch_fill(&p, f->x, f->x_at + c * s->large, f->patches + (c - first) * patch_size(&p));
+    const patch p = patch_of(&f->s.w, b->j, b->width, f->x_dtype, 0);
     float *to = b->to;
+    patches_make(f, b, &p);
     for (int64_t j = 0; j < b->width; j += b->columns, to += b->step)
         panel_fill(f, b, &p, patch_runs(&p, b->j + j, least(b->columns, b->width - j), b->columns, f->runs), to);
 }

@@ -80,6 +80,20 @@ int64_t patch_size(const patch *p)
 
 /* ---- copies ---- */
 
+/* Rows are short, often shorter than it takes to call memcpy(). */
+static inline __attribute__((always_inline)) void copy(const float *restrict from, int64_t count, float *restrict to)
+{
+    enum { WIDE = 8 };
+    if (count < WIDE) {
+        for (int64_t i = 0; i < count; i++)
+            to[i] = from[i];
+        return;
+    }
+    for (int64_t i = 0; i + WIDE <= count; i += WIDE)
+        memcpy(to + i, from + i, WIDE * sizeof *to);
+    memcpy(to + count - WIDE, from + count - WIDE, WIDE * sizeof *to);
+}
+
 /* Elements that lie at `at` and behind it in a row of the patch before it is sorted, to their phases. */
 static void spread(const patch *p, const float *x, int64_t count, int64_t at, float *row)
 {
@@ -106,38 +120,12 @@ static void copy_elements(const patch *p, const void *data, int64_t at, int64_t 
             weir_to_f32(p->dtype, (const uint16_t *)data + at + i, part, block);
             spread(p, block, part, to + i, row);
         }
-    else if (p->w.stride[2] == 1)
-        memcpy(row + to, (const float *)data + at, (size_t)count * sizeof *row);
     else
         spread(p, (const float *)data + at, count, to, row);
 }
 
-static void fill(const patch *p, float *to, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = p->outside;
-}
-
-/* One row; `data` from `at` on is the row of the plane, or there is none. */
-static void fill_row(const patch *p, const void *data, int64_t at, float *row)
-{
-    const int64_t before = p->w.pad[2] - p->from[2]; /* elements of the patch in front of the row; less than 0: it begins later */
-    const int64_t begin = most_of(before, 0), end = least(p->size[2], before + p->w.large[2]);
-    if (!data || begin >= end) {
-        fill(p, row, p->row);
-        return;
-    }
-    if (p->w.stride[2] > 1) {
-        fill(p, row, p->row);
-    } else {
-        fill(p, row, begin);
-        fill(p, row + end, p->row - end);
-    }
-    copy_elements(p, data, at + begin - before, end - begin, begin, row);
-}
-
 /* Whether a tap reads the rows that lie `offset` from the first in this dimension: a stride may leave out some. */
-static bool row_is_read(const window *w, int d, int64_t offset)
+static inline bool row_is_read(const window *w, int d, int64_t offset)
 {
     if (w->stride[d] == 1)
         return true;
@@ -149,17 +137,41 @@ static bool row_is_read(const window *w, int d, int64_t offset)
     return false;
 }
 
+/* The indexes of a patch in dimension d that are not in a pad. */
+static void inside_of(const patch *p, int d, int64_t *begin, int64_t *end)
+{
+    const int64_t before = p->w.pad[d] - p->from[d]; /* elements in front of the tensor; less than 0: the patch begins in it */
+    *begin = most_of(before, 0);
+    *end = least(p->size[d], before + p->w.large[d]);
+}
+
 void patch_fill(const patch *p, const void *data, int64_t at, float *to)
 {
-    const int64_t *large = p->w.large;
-    for (int64_t i = 0; i < p->size[0]; i++)
-        for (int64_t j = 0; j < p->size[1]; j++) {
-            const int64_t plane = p->from[0] + i - p->w.pad[0], row = p->from[1] + j - p->w.pad[1];
-            const bool inside = plane >= 0 && plane < large[0] && row >= 0 && row < large[1];
-            if (row_is_read(&p->w, 0, i) && row_is_read(&p->w, 1, j))
-                fill_row(p, inside ? data : NULL, inside ? at + (plane * large[1] + row) * large[2] : 0,
-                         to + i * p->plane + j * p->row);
+    const int64_t *large = p->w.large, *from = p->from, *pad = p->w.pad;
+    const bool plain = p->dtype == WEIR_F32 && p->w.stride[2] == 1;
+    int64_t begin[WINDOW_DIMS], end[WINDOW_DIMS];
+    for (int d = 0; d < WINDOW_DIMS; d++)
+        inside_of(p, d, &begin[d], &end[d]);
+    const int64_t count = end[2] - begin[2];
+    for (int64_t i = begin[0]; i < end[0] && count > 0; i++)
+        for (int64_t j = begin[1]; j < end[1]; j++) {
+            const int64_t row = (from[0] + i - pad[0]) * large[1] + from[1] + j - pad[1];
+            const int64_t first = at + row * large[2] + from[2] + begin[2] - pad[2];
+            float *row_to = to + i * p->plane + j * p->row;
+            if (!row_is_read(&p->w, 0, i) || !row_is_read(&p->w, 1, j))
+                continue;
+            if (plain)
+                copy((const float *)data + first, count, row_to + begin[2]);
+            else
+                copy_elements(p, data, first, count, begin[2], row_to);
         }
+}
+
+void patch_clear(const patch *p, float *to)
+{
+    const int64_t size = patch_size(p);
+    for (int64_t i = 0; i < size; i++)
+        to[i] = p->outside;
 }
 
 /* ---- where things are ---- */

@@ -48,8 +48,10 @@ patch patch_of(const window *w, int64_t first, int64_t count, weir_dtype dtype, 
 /* Floats of this one, without slack. */
 int64_t patch_size(const patch *p);
 
-/* Copies the part of `plane`, element `at` of `data` on, that is in the patch. */
+/* Copies the part of a plane, element `at` of `data` on, that is in the patch. The pads were written by patch_clear(), and stay
+ * for the next plane that is copied there. */
 void patch_fill(const patch *p, const void *data, int64_t at, float *to);
+void patch_clear(const patch *p, float *to);
 
 /* tap[t]: where tap t lies from tap 0; for each tap, in row-major order. */
 void patch_taps(const patch *p, int64_t *tap);

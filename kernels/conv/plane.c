@@ -27,6 +27,7 @@ void plane_begin(plane_block *block, const window *w, int64_t first, weir_dtype 
     block->first = first;
     block->count = left < PLANE_BLOCK ? left : PLANE_BLOCK;
     block->p = patch_of(w, first, block->count, dtype, outside);
+    patch_clear(&block->p, block->patch);
     patch_taps(&block->p, block->tap);
     block->run_count = patch_runs(&block->p, first, block->count, PLANE_RUN, block->runs);
     while (block->run_count % PLANE_RUNS)
@@ -63,7 +64,7 @@ INLINE void runs_fold(plane_fold fold, const plane_block *block, const patch_run
         }
     }
     UNROLL for (int r = 0; r < PLANE_RUNS; r++) {
-        if (runs[r].count == PLANE_RUN)
+        if (runs[r].count && runs[r].to + PLANE_RUN <= block->count) /* the next run writes over what is too much */
             memcpy(to + runs[r].to, &sum[r], sizeof sum[r]);
         else
             for (int64_t i = 0; i < runs[r].count; i++)

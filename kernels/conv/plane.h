@@ -37,7 +37,7 @@ typedef struct plane_block {
 
 void plane_room(room *r, const window *w, plane_block *block);
 
-/* Begins the block at position `first`; its parts must have been taken. */
+/* Begins the block at position `first`, for planes that patch_fill() copies one after the other; its parts must have been taken. */
 void plane_begin(plane_block *block, const window *w, int64_t first, weir_dtype dtype, float outside);
 
 /* to[i] for the block's positions i; `weight` for PLANE_PRODUCTS. The block's patch has been filled. */

@@ -80,8 +80,10 @@ static void columns_fill(const weights *g, const patch *p, const weir_view *x, i
 {
     const conv_sizes *s = &g->s;
     const int64_t first = row / s->taps, size = patch_size(p), block = least(s->small, BLOCK);
-    for (int64_t c = first; c <= (row + rows - 1) / s->taps; c++)
+    for (int64_t c = first; c <= (row + rows - 1) / s->taps; c++) {
+        patch_clear(p, g->patches + (c - first) * size);
         patch_fill(p, x->data, at + c * s->large, g->patches + (c - first) * size);
+    }
     for (int64_t i = 0; i < rows; i++) {
         const float *from = g->patches + ((row + i) / s->taps - first) * size + g->tap[(row + i) % s->taps];
         for (int64_t r = 0; r < runs; r++)
