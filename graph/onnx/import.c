@@ -42,49 +42,103 @@ bool onnx_no_memory(onnx_importer *im)
 
 /* ---- values ---- */
 
-static onnx_value **value_slot(onnx_value **table, int room, const char *name)
+static onnx_value **slot_of(const onnx_names *names, const char *name)
 {
-    uint64_t mask = (uint64_t)room - 1, at = name_hash(name) & mask;
-    while (table[at] && strcmp(table[at]->name, name) != 0)
+    uint64_t mask = (uint64_t)names->room - 1, at = name_hash(name) & mask;
+    while (names->slot[at] && strcmp(names->slot[at]->name, name) != 0)
         at = (at + 1) & mask;
-    return &table[at];
+    return &names->slot[at];
 }
 
-static bool values_make_room(onnx_importer *im)
+static bool make_room(onnx_importer *im, onnx_names *names)
 {
-    if (im->value_count * 2 < im->value_room)
+    if (names->count * 2 < names->room)
         return true;
-    const int room = im->value_room ? im->value_room * 2 : 256;
-    onnx_value **table = POOL_NEW(im->pool, onnx_value *, room);
-    for (int i = 0; table && i < im->value_room; i++)
-        if (im->values[i])
-            *value_slot(table, room, im->values[i]->name) = im->values[i];
-    if (!table)
+    onnx_names larger = {.count = names->count, .room = names->room ? names->room * 2 : 256};
+    larger.slot = POOL_NEW(im->pool, onnx_value *, larger.room);
+    for (int i = 0; larger.slot && i < names->room; i++)
+        if (names->slot[i])
+            *slot_of(&larger, names->slot[i]->name) = names->slot[i];
+    if (!larger.slot)
         return onnx_no_memory(im);
-    im->values = table;
-    im->value_room = room;
+    *names = larger;
     return true;
+}
+
+/* The entry of a name, which may be new. NULL: no memory. */
+static onnx_value *entry(onnx_importer *im, onnx_names *names, const char *name)
+{
+    if (!make_room(im, names))
+        return NULL;
+    onnx_value **slot = slot_of(names, name);
+    if (!*slot) {
+        *slot = POOL_NEW(im->pool, onnx_value, 1);
+        names->count += *slot != NULL;
+        if (*slot)
+            (*slot)->name = name;
+        else
+            onnx_no_memory(im);
+    }
+    return *slot;
 }
 
 onnx_value *onnx_value_find(onnx_importer *im, const char *name)
 {
-    return im->value_room ? *value_slot(im->values, im->value_room, name) : NULL;
+    return im->values.room ? *slot_of(&im->values, name) : NULL;
 }
 
 onnx_value *onnx_value_make(onnx_importer *im, const char *name)
 {
-    if (!values_make_room(im))
-        return NULL;
-    onnx_value **slot = value_slot(im->values, im->value_room, name);
-    if (!*slot) {
-        *slot = POOL_NEW(im->pool, onnx_value, 1);
-        im->value_count++;
+    onnx_value *value = entry(im, &im->values, name);
+    if (value)
+        *value = (onnx_value){.name = name};
+    return value;
+}
+
+/* ---- readers ---- */
+
+static bool read_by(onnx_importer *im, const char *name, const onnx_node *node)
+{
+    onnx_value *value = *name ? entry(im, &im->readers, name) : NULL;
+    if (value) {
+        value->reader = node;
+        value->readers++;
     }
-    if (*slot)
-        **slot = (onnx_value){.name = name};
-    else
-        onnx_no_memory(im);
-    return *slot;
+    return value || !*name;
+}
+
+/* Counts the readers of all names, in graphs inside of nodes too. An output counts twice, so it has no only reader. */
+static bool take_readers(onnx_importer *im, const onnx_graph *graph)
+{
+    bool ok = true;
+    for (int i = 0; i < graph->nodes.count && ok; i++) {
+        const onnx_node *node = &graph->nodes.item[i];
+        for (int k = 0; k < node->in.count && ok; k++)
+            ok = read_by(im, node->in.item[k], node);
+        for (int k = 0; k < node->attributes.count && ok; k++)
+            if (node->attributes.item[k].g)
+                ok = take_readers(im, node->attributes.item[k].g);
+    }
+    for (int i = 0; i < graph->outputs.count && ok; i++)
+        ok = read_by(im, graph->outputs.item[i].name, NULL) && read_by(im, graph->outputs.item[i].name, NULL);
+    return ok;
+}
+
+static const onnx_value *readers_of(onnx_importer *im, const char *name)
+{
+    return *name && im->readers.room ? *slot_of(&im->readers, name) : NULL;
+}
+
+int onnx_readers(onnx_importer *im, const char *name)
+{
+    const onnx_value *value = readers_of(im, name);
+    return value ? value->readers : 0;
+}
+
+const onnx_node *onnx_only_reader(onnx_importer *im, int k)
+{
+    const onnx_value *value = readers_of(im, k < im->node->out.count ? im->node->out.item[k] : "");
+    return value && value->readers == 1 ? value->reader : NULL;
 }
 
 bool onnx_has_in(const onnx_node *node, int i)
@@ -680,7 +734,7 @@ static bool take_output(onnx_importer *im, const onnx_port *port)
 
 static bool build(onnx_importer *im, const onnx_model *model)
 {
-    if (!none_missing(im, model) || !take_inputs(im, &model->graph) || !convert_nodes(im, &model->graph))
+    if (!none_missing(im, model) || !take_readers(im, &model->graph) || !take_inputs(im, &model->graph) || !convert_nodes(im, &model->graph))
         return false;
     im->node = NULL;
     im->src.line = model->nodes;

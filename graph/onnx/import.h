@@ -30,7 +30,16 @@ typedef struct onnx_value {
     const onnx_array *known; /* NULL: only the graph knows it */
     weir_tensor *tensor;     /* NULL: no op has read it yet */
     bool weight;             /* an initializer of real numbers: a parameter that can be trained */
+    bool normed;             /* the batch norm that reads it is in the weights of the convolution that made it */
+    const onnx_node *reader; /* in the table of readers: the last node that reads it, */
+    int readers;             /* and how many there are; outputs of graphs count */
 } onnx_value;
+
+/* Values by their names. */
+typedef struct onnx_names {
+    onnx_value **slot;       /* a hash table */
+    int count, room;
+} onnx_names;
 
 typedef struct onnx_importer {
     weir_graph *graph;
@@ -38,8 +47,8 @@ typedef struct onnx_importer {
     const char *path;
     const weir_onnx_opts *opts;
     int64_t opset;
-    onnx_value **values;     /* hash table of names */
-    int value_count, value_room;
+    onnx_names values;       /* that there are by now */
+    onnx_names readers;      /* of all names */
     const onnx_node *node;   /* that is being converted */
     weir_src src;            /* of it */
     int made;                /* tensors that it made besides its outputs */
@@ -75,6 +84,10 @@ onnx_value *onnx_value_find(onnx_importer *im, const char *name);
 /* The same, and makes it if there is none. NULL: no memory. */
 onnx_value *onnx_value_make(onnx_importer *im, const char *name);
 
+/* The only node that reads output k of this node; NULL: none or several do, or it is an output of the model. */
+const onnx_node *onnx_only_reader(onnx_importer *im, int k);
+/* How many nodes read a name. */
+int onnx_readers(onnx_importer *im, const char *name);
 bool onnx_has_in(const onnx_node *node, int i);
 /* Input i, or NULL if the node leaves it out. */
 onnx_value *onnx_in(onnx_importer *im, int i);

@@ -18,6 +18,9 @@ ONNX_OP_LIST(X)
 weir_tensor *onnx_reshape(onnx_importer *im, weir_tensor *x, int rank, const int64_t *dim, const char *name);
 /* x with dimension d taken from perm[d]. */
 weir_tensor *onnx_transpose(onnx_importer *im, weir_tensor *x, const int *perm, const char *name);
+/* The factor and the shift for each of so many channels that a BatchNormalization with known statistics is.
+ * False if it is none; no fault. */
+bool onnx_norm_known(onnx_importer *im, const onnx_node *node, int64_t channels, onnx_array **scale, onnx_array **shift);
 /* The sum, mean or maximum ("Sum", "Mean", "Max") over axes. */
 weir_tensor *onnx_reduced(onnx_importer *im, weir_tensor *x, const char *kind, const int *axes, int count, bool keep, const char *name);
 /* The tensors one after the other along the axis. */

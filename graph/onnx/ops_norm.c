@@ -13,34 +13,52 @@ static const weir_op_opts *part(onnx_importer *im, weir_op_opts *opts)
 
 /* ---- batch norm ---- */
 
-/* For known statistics x * scale + shift, for each channel. */
+bool onnx_norm_known(onnx_importer *im, const onnx_node *node, int64_t channels, onnx_array **scale, onnx_array **shift)
+{
+    const onnx_attribute *eps = onnx_attribute_find(node, "epsilon"), *training = onnx_attribute_find(node, "training_mode");
+    const onnx_array *in[5] = {NULL};
+    for (int i = 1; i < 5; i++) {
+        const onnx_value *value = onnx_has_in(node, i) ? onnx_value_find(im, node->in.item[i]) : NULL;
+        in[i] = value ? value->known : NULL;
+        if (!in[i] || array_count(in[i]) != channels)
+            return false;
+    }
+    *scale = onnx_array_new(im, in[1]->type, 1, &channels);
+    *shift = *scale ? onnx_array_new(im, in[1]->type, 1, &channels) : NULL;
+    for (int64_t c = 0; *shift && c < channels; c++) {
+        const double by = array_real(in[1], c) / sqrt(array_real(in[4], c) + (eps ? eps->f : 1e-5));
+        array_set_real(*scale, c, by);
+        array_set_real(*shift, c, array_real(in[2], c) - array_real(in[3], c) * by);
+    }
+    return *shift && !(training && training->i);
+}
+
+/* x * scale + shift, for each channel. */
 bool onnx_op_batch_norm(onnx_importer *im, const onnx_node *node)
 {
-    const onnx_array *in[5] = {NULL};
+    onnx_array *scale, *shift;
+    onnx_value *value = onnx_in(im, 0);
     weir_tensor *x = onnx_tensor_in(im, 0);
-    const double eps = onnx_real(im, "epsilon", 1e-5);
     const int rank = x ? weir_tensor_type(x).shape.rank : 0;
-    (void)node;
-    if (onnx_int(im, "training_mode", 0))
-        return ONNX_UNSUPPORTED(im, "it has training_mode = 1");
     if (rank < 2)
         return x ? ONNX_WRONG(im, "its input has %d dimensions", rank) : false;
+    if (value->normed)
+        return onnx_set_same(im, 0, 0);
     const int64_t channels = weir_tensor_type(x).shape.dim[1];
-    for (int i = 1; i < 5; i++)
-        if (!(in[i] = onnx_known_in(im, i)) || array_count(in[i]) != channels)
-            return in[i] ? ONNX_WRONG(im, "input %d does not have one value for each of %lld channels", i, (long long)channels) : false;
-    int64_t dim[WEIR_DIMS_MAX] = {channels, 1, 1, 1, 1, 1};
-    onnx_array *scale = onnx_array_new(im, in[1]->type, rank - 1, dim), *shift = scale ? onnx_array_new(im, in[1]->type, rank - 1, dim) : NULL;
-    for (int64_t c = 0; shift && c < channels; c++) {
-        const double s = array_real(in[1], c) / sqrt(array_real(in[4], c) + eps);
-        array_set_real(scale, c, s);
-        array_set_real(shift, c, array_real(in[2], c) - array_real(in[3], c) * s);
+    if (!onnx_norm_known(im, node, channels, &scale, &shift)) {
+        for (int i = 1; i < 5; i++)
+            if (!onnx_known_in(im, i))
+                return false;
+        return ONNX_UNSUPPORTED(im, "it trains, or its statistics are not one for each of %lld channels", (long long)channels);
     }
-    weir_tensor *by = shift ? onnx_constant(im, scale) : NULL, *to = by ? onnx_constant(im, shift) : NULL;
+    scale->rank = shift->rank = rank - 1;
+    for (int d = 1; d < rank - 1; d++)
+        scale->dim[d] = shift->dim[d] = 1;
+    weir_tensor *by = onnx_constant(im, scale), *to = by ? onnx_constant(im, shift) : NULL;
     if (!to)
         return false;
-    weir_tensor *y = weir_add_at(weir_mul_at(x, by, ONNX_PART(im, weir_op_opts)), to, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0)));
-    return onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+    weir_tensor *y = weir_add_at(weir_mul_at(x, by, PART), to, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0)));
+    return onnx_set_tensor(im, 0, y, value->type);
 }
 
 /* ---- norms over axes ---- */

@@ -78,12 +78,12 @@ static bool negative_pads(onnx_importer *im, const window *w)
     return false;
 }
 
-/* x, weight, and the bias or NULL. */
-static bool take_operands(onnx_importer *im, weir_tensor **in)
+/* x, weight, and the bias or NULL. `own_bias`: the node's is not wanted. */
+static bool take_operands(onnx_importer *im, bool own_bias, weir_tensor **in)
 {
     in[0] = onnx_tensor_in(im, 0);
     in[1] = in[0] ? onnx_tensor_in(im, 1) : NULL;
-    in[2] = in[1] && onnx_has_in(im->node, 2) ? onnx_tensor_in(im, 2) : NULL;
+    in[2] = in[1] && !own_bias && onnx_has_in(im->node, 2) ? onnx_tensor_in(im, 2) : NULL;
     if (in[1] && weir_tensor_type(in[1]).shape.rank != weir_tensor_type(in[0]).shape.rank)
         return ONNX_WRONG(im, "its input has %d dimensions, and its weight %d", weir_tensor_type(in[0]).shape.rank,
                           weir_tensor_type(in[1]).shape.rank);
@@ -106,16 +106,55 @@ static void fill_opts(onnx_importer *im, const window *w, weir_conv_with_opts *o
     copy(w, w->dilation, opts->dilation);
 }
 
+/* ---- a batch norm behind a convolution ---- */
+
+/* The weight with each output channel scaled. */
+static onnx_array *scaled_weight(onnx_importer *im, const onnx_array *weight, const onnx_array *scale)
+{
+    onnx_array *w = onnx_array_new(im, weight->type, weight->rank, weight->dim);
+    const int64_t count = w ? array_count(w) : 0, each = w ? count / weight->dim[0] : 1;
+    for (int64_t i = 0; i < count; i++)
+        array_set_real(w, i, array_real(weight, i) * array_real(scale, i / each));
+    return w;
+}
+
+/* If nothing but a batch norm with known statistics reads the result, and the weight is this node's alone: the norm becomes part of
+ * weight and bias. The bias is then a new value; NULL in all other cases. */
+static onnx_array *take_norm(onnx_importer *im, const onnx_node *node)
+{
+    const onnx_node *norm = onnx_only_reader(im, 0);
+    onnx_value *weight = onnx_in(im, 1), *bias = onnx_in(im, 2);
+    onnx_array *scale, *shift;
+    if (!norm || strcmp(norm->op, "BatchNormalization") || !onnx_has_in(norm, 0) || strcmp(norm->in.item[0], node->out.item[0]) || !weight ||
+        !weight->known || weight->tensor || weight->known->rank < 3 || onnx_readers(im, node->in.item[1]) > 1 || (bias && !bias->known))
+        return NULL;
+    const int64_t channels = weight->known->dim[0];
+    if (!channels || (bias && array_count(bias->known) != channels) || !onnx_norm_known(im, norm, channels, &scale, &shift))
+        return NULL;
+    for (int64_t c = 0; bias && c < channels; c++)
+        array_set_real(shift, c, array_real(shift, c) + array_real(bias->known, c) * array_real(scale, c));
+    const onnx_array *w = scaled_weight(im, weight->known, scale);
+    if (!w)
+        return NULL;
+    weight->known = w;
+    return shift;
+}
+
 bool onnx_op_conv(onnx_importer *im, const onnx_node *node)
 {
+    const onnx_array *bias = take_norm(im, node);
     weir_tensor *in[3];
     window w;
     weir_conv_with_opts opts;
-    (void)node;
-    if (!take_operands(im, in) || !take_window(im, in[0], weir_tensor_type(in[1]).shape.dim + 2, &w) || negative_pads(im, &w))
+    if (im->status || !take_operands(im, bias, in) || !take_window(im, in[0], weir_tensor_type(in[1]).shape.dim + 2, &w) || negative_pads(im, &w))
+        return false;
+    if (bias && !(in[2] = onnx_constant(im, bias)))
         return false;
     fill_opts(im, &w, &opts);
-    return onnx_set_tensor(im, 0, weir_conv_with_at(in[0], in[1], in[2], &opts), onnx_in(im, 0)->type);
+    if (!onnx_set_tensor(im, 0, weir_conv_with_at(in[0], in[1], in[2], &opts), onnx_in(im, 0)->type))
+        return false;
+    onnx_value_find(im, node->out.item[0])->normed = bias;
+    return true;
 }
 
 /* Pads of a transposed convolution whose size is given, or is stride times the input's. A larger size than all elements reach is
@@ -148,7 +187,7 @@ bool onnx_op_conv_transpose(onnx_importer *im, const onnx_node *node)
     weir_conv_with_opts opts;
     int64_t more[SPACE_MAX] = {0};
     (void)node;
-    if (!take_operands(im, in) || !take_window(im, in[0], weir_tensor_type(in[1]).shape.dim + 2, &w) ||
+    if (!take_operands(im, false, in) || !take_window(im, in[0], weir_tensor_type(in[1]).shape.dim + 2, &w) ||
         !take_list(im, "output_padding", w.dims, more) || !take_output_shape(im, &w, more) || negative_pads(im, &w))
         return false;
     fill_opts(im, &w, &opts);
