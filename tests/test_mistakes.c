@@ -236,7 +236,7 @@ MISTAKE(sizes_that_differ, "@: matmul: inner sizes 784 and 512 differ",
 MISTAKE(shapes_that_do_not_broadcast, "@: add: shapes [8, 3] and [8, 4] do not broadcast",
         HERE weir_add(matrix("a", 8, 3), matrix("b", 8, 4)))
 MISTAKE(an_integer_activated, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_relu(ids()))
-MISTAKE(dtypes_that_differ, "@: add: input 1 is i32, and only f32, f16 or bf16 will do",
+MISTAKE(dtypes_that_differ, "@: add: dtypes f32 and i32 differ",
         HERE weir_add(matrix("a", 4, 4), ids()))
 MISTAKE(a_mean_without_a_count,
         "@: mean: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",

@@ -37,6 +37,10 @@ WEIR_BINARY_LIST(X)
 #undef X
 BUILDER(add_many, weir_add_many_at(x, 3, WEIR_OPTS(weir_op_opts)))
 BUILDER(affine, weir_affine(x[0], 2))
+BUILDER(not, weir_not(x[0]))
+BUILDER(is_nan, weir_is_nan(x[0]))
+BUILDER(where, weir_where(x[0], x[1], x[2]))
+BUILDER(clip, weir_clip(x[0], .lo = 1))
 BUILDER(matmul, weir_matmul(x[0], x[1]))
 BUILDER(linear, weir_linear(x[0], 2))
 BUILDER(linear_with, weir_linear_with_at(x[0], x[1], x[2], WEIR_OPTS(weir_op_opts)))
@@ -103,7 +107,8 @@ static const struct builder builders[] = {
     WEIR_BINARY_LIST(X)
 #undef X
 #define TAKES(name, count, may) {#name, build_##name, count, may}
-    TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
+    TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(not, 1, 0), TAKES(is_nan, 1, 0), TAKES(where, 3, 0),
+    TAKES(clip, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
     TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
     TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0),
     TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),

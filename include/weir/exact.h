@@ -17,8 +17,8 @@
  * Functions. exp, gelu and all functions that are not made of sums, products and quotients are *oracles*: random functions that
  * have nothing but a name. Equal arguments give equal values. So a rule must call an oracle with arguments that do not depend
  * on how the op is split, and may use no property of the function: exp(a + b) is not exp(a) exp(b) here. The built-in ops have
- * the oracles "exp", "log", "sqrt", "rsqrt" (1 / sqrt), "tanh", "sigmoid", "gelu" and "silu". An op whose gradient is made of
- * built-in ops uses these.
+ * the oracles "exp", "log", "sqrt", "rsqrt" (1 / sqrt), "tanh", "sigmoid", "gelu", "silu", "abs", "sin", "cos", "erf", "gelu_erf" and
+ * "softplus". An op whose gradient is made of built-in ops uses these.
  *
  * Order. Exact numbers have none. weir_exact_larger() is a random order, the same one for all ops.
  *

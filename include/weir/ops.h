@@ -23,7 +23,8 @@ typedef struct weir_op_opts {
 
 /* ---- elementwise: f(x) ---- */
 #define WEIR_UNARY_LIST(X) \
-    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu)
+    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(abs) X(sin) X(cos) X(erf) X(gelu_erf) \
+    X(reciprocal) X(softplus) X(floor) X(ceil) X(round) X(sign)
 #define X(name) weir_tensor *weir_##name##_at(weir_tensor *x, const weir_op_opts *opts);
 WEIR_UNARY_LIST(X)
 #undef X
@@ -37,9 +38,30 @@ WEIR_UNARY_LIST(X)
 /* tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
 #define weir_gelu(x, ...) weir_gelu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_silu(x, ...) weir_silu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* x is f32, f16 or bf16. neg, abs and sign take i32 and i64 as well, which wrap around: -INT32_MIN is INT32_MIN. NaN stays NaN
+ * in all of these. The derivative of abs is sign(x), so 0 at 0. */
+#define weir_abs(x, ...) weir_abs_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Radians; within 2 ulp up to 2^28. Beyond, results are still from -1 to 1, but the phase loses its digits. Infinity: NaN. */
+#define weir_sin(x, ...) weir_sin_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_cos(x, ...) weir_cos_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x */
+#define weir_erf(x, ...) weir_erf_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* exact form: x/2 (1 + erf(x / sqrt(2))) (Hendrycks and Gimpel 2016) */
+#define weir_gelu_erf(x, ...) weir_gelu_erf_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* 1 / x */
+#define weir_reciprocal(x, ...) weir_reciprocal_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* log(1 + exp(x)), which does not overflow */
+#define weir_softplus(x, ...) weir_softplus_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* round: to the nearest integer, halves to the even one. sign: 1, 0 or -1. The derivative of these four is 0. */
+#define weir_floor(x, ...) weir_floor_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_ceil(x, ...) weir_ceil_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_round(x, ...) weir_round_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_sign(x, ...) weir_sign_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 
 /* ---- elementwise: f(a, b), broadcasting ---- */
-#define WEIR_BINARY_LIST(X) X(add) X(sub) X(mul) X(div)
+#define WEIR_BINARY_LIST(X)                                                                          \
+    X(add) X(sub) X(mul) X(div) X(min2) X(max2) X(pow) X(equal) X(less) X(less_equal) X(greater)     \
+    X(greater_equal) X(and) X(or) X(xor)
 #define X(name) weir_tensor *weir_##name##_at(weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
 WEIR_BINARY_LIST(X)
 #undef X
@@ -47,6 +69,50 @@ WEIR_BINARY_LIST(X)
 #define weir_sub(a, b, ...) weir_sub_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_mul(a, b, ...) weir_mul_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_div(a, b, ...) weir_div_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Operands of all of these are of one dtype: f32, f16 or bf16. add, sub, mul, min2 and max2 take i32 and i64 as well; sums and
+ * products of those wrap around.
+ *
+ * The smaller, the larger of two; NaN if one is NaN. The gradient goes to the operand that was taken: the first of equals. */
+#define weir_min2(a, b, ...) weir_min2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_max2(a, b, ...) weir_max2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* a to the power of b, as C's pow(): 0^0 is 1; of a negative a only integer powers exist, and others are NaN. The gradients are
+ * b a^(b-1), which is 0 at b = 0, and log(a) a^b, which is 0 at a = 0 with b >= 0, and NaN for a negative a. */
+#define weir_pow(a, b, ...) weir_pow_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Comparisons: u8, 1 where it is true and else 0. Operands are of one dtype: f32, f16, bf16, i64, i32 or u8. Of NaN all are
+ * false. No gradient flows through them. */
+#define weir_equal(a, b, ...) weir_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_less(a, b, ...) weir_less_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_less_equal(a, b, ...) weir_less_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_greater(a, b, ...) weir_greater_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_greater_equal(a, b, ...) weir_greater_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Of two u8, each of which is true unless it is 0: u8, 1 or 0. */
+#define weir_and(a, b, ...) weir_and_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_or(a, b, ...) weir_or_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_xor(a, b, ...) weir_xor_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+
+/* ---- elementwise: choices ---- */
+
+/* u8 -> u8: 1 where x is 0, else 0. */
+#define weir_not(x, ...) weir_not_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_not_at(weir_tensor *x, const weir_op_opts *opts);
+/* f32, f16 or bf16 -> u8: 1 where x is NaN, else 0. */
+#define weir_is_nan(x, ...) weir_is_nan_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_is_nan_at(weir_tensor *x, const weir_op_opts *opts);
+/* a where the condition (u8) is not 0, b where it is; all three broadcast. a and b are of one dtype, any. The gradient of an
+ * element that was not taken is 0. */
+#define weir_where(condition, a, b, ...) weir_where_at(condition, a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_where_at(weir_tensor *condition, weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
+
+typedef struct weir_clip_opts {
+    size_t size;
+    weir_src src;
+    double lo, hi; /* default: no bound; WEIR_ZERO: 0 */
+    const char *name;
+} weir_clip_opts;
+/* x, but .lo where it is smaller and .hi where it is larger; NaN stays NaN. f32, f16 or bf16. The gradient is 0 outside of the
+ * bounds, which belong to the inside. weir_clip(x, .lo = WEIR_ZERO, .hi = 6) */
+#define weir_clip(x, ...) weir_clip_at(x, WEIR_OPTS(weir_clip_opts, __VA_ARGS__))
+weir_tensor *weir_clip_at(weir_tensor *x, const weir_clip_opts *opts);
 
 /* The sum of 1 to WEIR_ARGS_MAX tensors of one shape. */
 weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, const weir_op_opts *opts);

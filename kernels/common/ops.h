@@ -14,7 +14,8 @@
 /* core: what the compiler inserts */
 #define OPS_CORE(X) X(source) X(sink) X(call) X(shard) X(box) X(accumulate) X(batch) X(unbatch) X(grad_seed) X(copy) X(fused) \
     X(fused_over) X(collective)
-#define OPS_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) X(add_many) X(affine) X(cast)
+#define OPS_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) ELEMENT_TESTS(X) X(add_many) X(affine) \
+    X(cast) X(where) X(masked) X(clip) X(clip_grad) X(logical_not) X(is_nan)
 #define OPS_REDUCE(X) X(sum) X(mean) X(max) X(max_grad) X(sum_to) X(softmax) X(softmax_grad) X(argmax)
 #define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define OPS_INDEX(X) X(constant) X(range) X(slice_step) X(place_step) X(prod) X(prod_grad)

@@ -8,7 +8,8 @@
 
 #define CUDA_CORE(X) X(copy) X(shard) X(box) X(accumulate) X(grad_seed)
 #define CUDA_FUSED(X) X(fused_launch) X(fused_launch_over)
-#define CUDA_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) X(add_many) X(affine) X(cast)
+#define CUDA_ELEMENTWISE(X) ELEMENT_FUNCTIONS(X) ELEMENT_GRADIENTS(X) ELEMENT_PAIRS(X) ELEMENT_TESTS(X) X(add_many) X(affine) \
+    X(cast) X(where) X(masked) X(clip) X(clip_grad) X(logical_not) X(is_nan)
 #define CUDA_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define CUDA_INDEX(X) X(constant) X(range) X(slice_step) X(place_step) X(prod) X(prod_grad)
 #define CUDA_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)

@@ -48,16 +48,61 @@ template <class F, class T> static void gradient_launch(const weir_kernel_args *
     each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
 }
 
+/* The same of integers, as unsigned ones. */
+template <class F, class U> struct whole_of {
+    const U *x;
+    U *y;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        pack<U, N> all = pack_load<N>(x + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            all.at[k] = F::of(all.at[k]);
+        pack_store<N>(y + i, all);
+    }
+};
+
+struct none_whole {};
+
+/* False: the elements are no integers. */
+template <class F> static bool whole_launch(const weir_kernel_args *args)
+{
+    const int64_t count = count_of(&args->out[0].shape);
+    const whole_of<F, uint32_t> narrow = {data_of<uint32_t>(&args->in[0]), data_of<uint32_t>(&args->out[0])};
+    const whole_of<F, uint64_t> wide = {data_of<uint64_t>(&args->in[0]), data_of<uint64_t>(&args->out[0])};
+    if (args->out[0].dtype == WEIR_I32)
+        each<4>(args, narrow, count, packs_fit_all(args));
+    else if (args->out[0].dtype == WEIR_I64)
+        each<2>(args, wide, count, packs_fit_all(args));
+    else
+        return false;
+    return true;
+}
+
+template <> bool whole_launch<none_whole>(const weir_kernel_args *)
+{
+    return false;
+}
+
 #define WRAP(name, launch)                                                                      \
     extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)                       \
     {                                                                                           \
         WITH_REAL(args->out[0].dtype, T, launch<name##_function, T>(args));                     \
         return launched(args);                                                                  \
     }
-#define FUNCTION(name) WRAP(name, function_launch)
-#define GRADIENT(name) WRAP(name, gradient_launch)
-ELEMENT_FUNCTIONS(FUNCTION)
-ELEMENT_GRADIENTS(GRADIENT)
+#define FUNCTION(name, whole)                                                                   \
+    extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)                       \
+    {                                                                                           \
+        if (!whole_launch<whole##_whole>(args))                                                 \
+            WITH_REAL(args->out[0].dtype, T, function_launch<name##_function, T>(args));        \
+        return launched(args);                                                                  \
+    }
+#define PLAIN(X, name, f, operations, signs, cheap, half, whole) FUNCTION(name, whole)
+#define SLOPED(X, name, f, operations, cheap, half, whole, ...) FUNCTION(name, whole) WRAP(name##_grad, gradient_launch)
+#define FLAT(X, name, f, operations, half, whole) FUNCTION(name, whole)
+FUNCTION_ROWS(PLAIN, )
+SLOPE_ROWS(SLOPED, )
+FLAT_ROWS(FLAT, )
 
 /* ---- affine ---- */
 

@@ -115,7 +115,7 @@ Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 60
 
 Test(half, operands_broadcast_as_in_f32, .timeout = 60)
 {
-    const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div}; /* alike but for what is computed */
+    const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div, &op_min2, &op_max2}; /* alike but for what is computed */
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i += EFFORT(1, 3, 3))
         CHECK_HALVES({binary[i], NULL, 2, {F32(3, 5, 700), F32(3, 5, 700)}, 0},
                      {binary[i], NULL, 2, {F32(3, 5, 700), F32(5, 700)}, 0},
