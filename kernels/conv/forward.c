@@ -112,7 +112,7 @@ size_t conv_workspace(const weir_op_args *args, weir_device_kind kind)
 
 enum { VECTOR = 8 };
 
-/* What makes a row of a panel: vectors, copied in order. What is too much of one is written over by the next. */
+/* The vectors that make a row of a panel. They are copied in order, and the next one writes over what the last one has too much. */
 typedef struct panel_copies {
     int64_t count, at[PANEL_MAX], to[PANEL_MAX]; /* at: in a patch, for tap 0 */
 } panel_copies;

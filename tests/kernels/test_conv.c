@@ -505,3 +505,33 @@ Test(conv, a_pool_over_all_is_a_mean_or_a_maximum_over_axes)
         }
     weir_graph_free(g);
 }
+
+/* ---- a plan ---- */
+
+/* Trains on images over 2 x 2 devices: the batch over one axis; over the other the output channels, then the input channels, and
+ * groups of both. */
+static weir_graph *split_net(void)
+{
+    weir_graph *g = weir_graph_new("split");
+    weir_mesh_new(g, "cpu:0-3", .shape = {2, 2});
+    weir_tensor *x = weir_input(g, WEIR_F32, {4, 2, 5, 5}, .name = "x", .sbp = {WEIR_S(0), WEIR_B}, .micro = true);
+    x = weir_relu(weir_conv(x, 4, {3, 3}, .pad = {1, 1}, .name = "outputs", .weight = {WEIR_B, WEIR_S(0)}));
+    x = weir_conv(x, 6, {3, 3}, .name = "inputs", .weight = {WEIR_B, WEIR_S(1)});
+    x = weir_conv(x, 4, {2, 2}, .groups = 2, .name = "groups", .weight = {WEIR_B, WEIR_S(0)});
+    x = weir_average_pool(weir_max_pool(x, {2, 2}, .stride = {1, 1}, .pad = {1, 1}), {3, 2});
+    weir_train(weir_mean(weir_mul(x, x)), weir_sgd(.lr = 0.1));
+    return g;
+}
+
+Test(conv, a_plan_with_split_channels_and_groups_is_proven)
+{
+    weir_graph *g = split_net();
+    cr_assert_null(weir_graph_mistake(g), "%s", weir_graph_mistake(g));
+    weir_plan *plan = weir_compile(g, .micro_batches = 2);
+    cr_assert_not_null(plan, "%s", weir_error());
+    cr_expect_eq(weir_plan_verify(g, plan), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_plan_verify(g, plan, .local = true), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_gradients_verify(g), WEIR_OK, "%s", weir_error());
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
