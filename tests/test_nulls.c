@@ -78,6 +78,9 @@ BUILDER(prod, weir_prod(x[0]))
 BUILDER(argmin, weir_argmin(x[0], .axis = 0))
 BUILDER(argmax_along, weir_argmax(x[0], .axis = 0, .keep = true))
 BUILDER(argmax_last, weir_argmax_at(x[0], WEIR_OPTS(weir_op_opts)))
+BUILDER(gather, weir_gather(x[0], x[1], 0))
+BUILDER(gather_nd, weir_gather_nd(x[0], x[1], 0))
+BUILDER(gather_elements, weir_gather_elements(x[0], x[1], 0))
 BUILDER(dropout, weir_dropout(x[0], 0.5))
 BUILDER(cast, weir_cast(x[0], WEIR_BF16))
 BUILDER(shard, weir_shard(x[0], .sbp = {WEIR_B}))
@@ -121,6 +124,8 @@ static const struct builder builders[] = {
     TAKES(argmax_along, 1, 0), TAKES(argmax_last, 1, 0),
     TAKES(conv, 1, 0), TAKES(conv_with, 3, 4), TAKES(conv_transpose_with, 3, 4), TAKES(max_pool, 1, 0), TAKES(average_pool, 1, 0),
     TAKES(lrn, 1, 0),
+    TAKES(gather, 2, 0), TAKES(gather_nd, 2, 0),
+    TAKES(gather_elements, 2, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */

@@ -38,6 +38,31 @@ bound bound_of_both(bound a, bound b)
     return (bound){a.below < b.below ? a.below : b.below, both, both ? a.other : 0};
 }
 
+/* The least size of the dimensions [first, end) that ids tell places in. */
+static bound bound_of_sizes(const int64_t *sizes, int rank, int64_t first, int64_t end)
+{
+    bound least = bound_none();
+    for (int64_t d = first; d >= 0 && d < end && d < rank; d++)
+        least.below = sizes[d] < least.below ? sizes[d] : least.below;
+    return least;
+}
+
+/* The ids of gather, gather_nd, gather_elements and their gradients, which have the sizes of x among their attributes. */
+static bound bound_of_ids(const rule_call *call, const weir_type *in, int in_count, int input)
+{
+    const char *op = call->op->name;
+    const bool grad = strstr(op, "_grad") != NULL, nd = !strncmp(op, "gather_nd", 9);
+    if (strncmp(op, "gather", 6) || in_count < 2 || input != (grad ? 0 : 1))
+        return bound_none();
+    int64_t sizes[WEIR_DIMS_MAX] = {0};
+    const int64_t rank = grad ? rule_int(call, "rank", 0) : in[0].shape.rank;
+    for (int d = 0; d < WEIR_DIMS_MAX; d++)
+        sizes[d] = grad ? rule_int(call, "dim", d) : in[0].shape.dim[d];
+    const int64_t given = rule_int(call, nd ? "batch_dims" : "axis", 0), first = given < 0 ? given + rank : given;
+    return bound_of_sizes(sizes, (int)(rank < WEIR_DIMS_MAX ? rank : WEIR_DIMS_MAX), first,
+                          first + (nd ? size_of(&in[input], -1) : 1));
+}
+
 bound bound_of_input(const weir_op *op, const plan_word *words, const weir_type *in, int in_count, int input)
 {
     const rule_call call = {.op = op, .words = words};
@@ -48,7 +73,7 @@ bound bound_of_input(const weir_op *op, const plan_word *words, const weir_type 
         const int64_t less = row->less == NOTHING ? 0 : size_of(&in[row->less], row->dim) - 1;
         return (bound){size_of(&in[row->of], row->dim) - less, rule_int(&call, "ignore", 0) != 0, rule_int(&call, "ignore_index", 0)};
     }
-    return bound_none();
+    return bound_of_ids(&call, in, in_count, input);
 }
 
 /* ---- plans ---- */

@@ -1,4 +1,4 @@
-/* graph/verify/rules_index.c: constants and ranges, slices by steps, products of elements. See rule.h. */
+/* graph/verify/rules_index.c: constants and ranges, slices by steps, products of elements, elements by ids. See rule.h. */
 #include "graph/verify/rule.h"
 
 static bool index_sizes_differ(const rule_call *call)
@@ -202,6 +202,178 @@ static bool prod_grad_rule(const rule_call *call)
     return true;
 }
 
+/* ---- elements and slices by ids ---- */
+
+/* Element n of the ids, as one of `size` places. */
+static bool place_of_id(const rule_call *call, const rule_array *ids, int64_t n, int64_t size, int64_t *place)
+{
+    if (!field_is_int(ids->at[n], place))
+        return rule_refuse(call, "the id in element %lld is no integer", (long long)n);
+    if (*place < -size || *place >= size)
+        return rule_refuse(call, "id %lld in element %lld: must be in %lld..%lld", (long long)*place, (long long)n, -(long long)size,
+                           (long long)size - 1);
+    *place += *place < 0 ? size : 0;
+    return true;
+}
+
+/* A call of one of these ops: x or its gradient, and what is picked from x or its gradient. */
+typedef struct index_call {
+    const rule_call *call;
+    const rule_array *x, *ids, *y;
+    bool grad;
+    int axis; /* or the number of batch dimensions */
+} index_call;
+
+static bool index_call_of(const rule_call *call, const char *axis, bool grad, index_call *c)
+{
+    if (!index_operands(call, 2))
+        return false;
+    *c = (index_call){call, grad ? &call->out[0] : &call->in[0], &call->in[grad ? 0 : 1], grad ? &call->in[1] : &call->out[0], grad, 0};
+    const int64_t given = rule_int(call, axis, 0), own = given < 0 && *axis == 'a' ? given + c->x->rank : given;
+    c->axis = own >= 0 && own < c->x->rank ? (int)own : -1;
+    if (c->axis < 0)
+        return rule_refuse(call, "%s is %lld, and x has %d dimensions", axis, (long long)given, c->x->rank);
+    for (int64_t n = 0; grad && !call->accumulate && n < c->x->count; n++)
+        c->x->at[n] = field_int(0);
+    return true;
+}
+
+/* The size of the axis in the whole tensor. */
+static int64_t whole_axis(const index_call *c)
+{
+    return c->grad ? rule_int(c->call, "dim", c->axis) : c->x->global[c->axis];
+}
+
+/* Element n of y belongs to the place of x; -1: x does not have it here. */
+static void index_move(const index_call *c, int64_t n, int64_t place)
+{
+    if (!c->grad)
+        c->y->at[n] = place < 0 ? field_int(0) : c->x->at[place];
+    else if (place >= 0)
+        c->x->at[place] = field_add(c->x->at[place], c->y->at[n]);
+}
+
+/* Puts the place along the axis, of the whole tensor, into the index, and finds the element of x. */
+static int64_t index_along(const index_call *c, int64_t *index, int64_t place)
+{
+    index[c->axis] = place - c->x->start[c->axis];
+    return index[c->axis] >= 0 && index[c->axis] < c->x->shape[c->axis] ? index_at(c->x, index) : -1;
+}
+
+/* y [x before the axis, ids, x behind the axis] */
+static bool gather_fits(const index_call *c)
+{
+    const int more = c->ids->rank - 1;
+    bool fits = c->y->rank == c->x->rank + more;
+    for (int d = 0; fits && d < c->x->rank; d++)
+        fits = d == c->axis || c->y->shape[d < c->axis ? d : d + more] == c->x->shape[d];
+    for (int d = 0; fits && d < c->ids->rank; d++)
+        fits = c->y->shape[c->axis + d] == c->ids->shape[d];
+    return fits || index_sizes_differ(c->call);
+}
+
+static bool gather_of(const rule_call *call, bool grad)
+{
+    index_call c;
+    if (!index_call_of(call, "axis", grad, &c) || !gather_fits(&c))
+        return false;
+    for (int64_t n = 0; n < c.y->count; n++) {
+        int64_t y[WEIR_DIMS_MAX] = {0}, x[WEIR_DIMS_MAX] = {0}, place;
+        rule_index(c.y, n, y);
+        for (int d = 0; d < c.x->rank; d++)
+            x[d] = d == c.axis ? 0 : y[d < c.axis ? d : d + c.ids->rank - 1];
+        if (!place_of_id(call, c.ids, index_at(c.ids, y + c.axis), whole_axis(&c), &place))
+            return false;
+        index_move(&c, n, index_along(&c, x, place));
+    }
+    for (int64_t n = 0; n < c.ids->count; n++) { /* also those of which x has nothing */
+        int64_t place;
+        if (!place_of_id(call, c.ids, n, whole_axis(&c), &place))
+            return false;
+    }
+    return true;
+}
+
+/* x [batch, parts, rest], ids [batch, i, parts] -> y [batch, i, rest] */
+static bool gather_nd_fits(const index_call *c, int parts)
+{
+    const int lead = c->ids->rank - 1;
+    bool fits = c->axis < c->ids->rank && parts >= 1 && c->axis + parts <= c->x->rank && c->y->rank == lead + c->x->rank - c->axis - parts;
+    for (int d = 0; fits && d < lead; d++)
+        fits = c->y->shape[d] == c->ids->shape[d] && (d >= c->axis || c->x->shape[d] == c->ids->shape[d]);
+    for (int d = c->axis + parts; fits && d < c->x->rank; d++)
+        fits = c->y->shape[lead + d - c->axis - parts] == c->x->shape[d];
+    return fits || index_sizes_differ(c->call);
+}
+
+/* The index of x that the ids of a slice tell; it begins with the batch. */
+static bool gather_nd_place(const index_call *c, int64_t slice, int parts, int64_t *x)
+{
+    for (int p = 0; p < parts; p++)
+        if (!place_of_id(c->call, c->ids, slice * parts + p, c->x->shape[c->axis + p], &x[c->axis + p]))
+            return false;
+    return true;
+}
+
+static bool gather_nd_of(const rule_call *call, bool grad)
+{
+    index_call c;
+    if (!index_call_of(call, "batch_dims", grad, &c))
+        return false;
+    const int lead = c.ids->rank - 1;
+    const int64_t last = lead >= 0 ? c.ids->shape[lead] : 0;
+    const int parts = last <= WEIR_DIMS_MAX ? (int)last : 0;
+    if (!gather_nd_fits(&c, parts))
+        return false;
+    const int64_t rest = rule_size(c.y, lead, c.y->rank), slices = c.ids->count / parts;
+    for (int64_t slice = 0; slice < slices; slice++) {
+        int64_t lead_index[WEIR_DIMS_MAX] = {0}, x[WEIR_DIMS_MAX] = {0}, left = slice;
+        for (int d = lead; d-- > 0; left /= c.ids->shape[d])
+            lead_index[d] = left % c.ids->shape[d];
+        for (int d = 0; d < c.axis; d++)
+            x[d] = lead_index[d];
+        if (!gather_nd_place(&c, slice, parts, x))
+            return false;
+        const int64_t first = index_at(c.x, x);
+        for (int64_t i = 0; i < rest; i++)
+            index_move(&c, slice * rest + i, first + i);
+    }
+    return true;
+}
+
+static bool gather_elements_of(const rule_call *call, bool grad)
+{
+    index_call c;
+    if (!index_call_of(call, "axis", grad, &c))
+        return false;
+    bool fits = c.ids->rank == c.x->rank && rule_same_shape(c.ids, c.y);
+    for (int d = 0; fits && d < c.x->rank; d++)
+        fits = d == c.axis || c.ids->shape[d] <= c.x->shape[d];
+    if (!fits)
+        return index_sizes_differ(call);
+    for (int64_t n = 0; n < c.y->count; n++) {
+        int64_t x[WEIR_DIMS_MAX] = {0}, place;
+        rule_index(c.y, n, x);
+        if (!place_of_id(call, c.ids, n, whole_axis(&c), &place))
+            return false;
+        index_move(&c, n, index_along(&c, x, place));
+    }
+    return true;
+}
+
+#define INDEX_RULES(name)                                   \
+    static bool name##_rule(const rule_call *call)          \
+    {                                                       \
+        return name##_of(call, false);                      \
+    }                                                       \
+    static bool name##_grad_rule(const rule_call *call)     \
+    {                                                       \
+        return name##_of(call, true);                       \
+    }
+INDEX_RULES(gather)
+INDEX_RULES(gather_nd)
+INDEX_RULES(gather_elements)
+
 const rule_entry rules_index[] = {
     {"constant", constant_rule},
     {"range", range_rule},
@@ -209,5 +381,11 @@ const rule_entry rules_index[] = {
     {"place_step", place_step_rule},
     {"prod", prod_rule},
     {"prod_grad", prod_grad_rule},
+    {"gather", gather_rule},
+    {"gather_grad", gather_grad_rule},
+    {"gather_nd", gather_nd_rule},
+    {"gather_nd_grad", gather_nd_grad_rule},
+    {"gather_elements", gather_elements_rule},
+    {"gather_elements_grad", gather_elements_grad_rule},
     {NULL, NULL},
 };

@@ -57,6 +57,18 @@ const struct atom *sample_atom(const sample *s, int operand, int dim)
     return atom ? &s->atoms[atom - 1] : NULL;
 }
 
+/* The dimension of the output that the ids of a gradient tell rows of; -1: the op has none that is cut. */
+static int rows_of_gradient(const sample *s)
+{
+    const rule_call call = {.op = s->call->op, .words = s->call->words};
+    const char *op = s->call->op->name;
+    const int rank = s->whole[s->ins].rank;
+    const int64_t axis = rule_int(&call, "axis", 0), own = axis < 0 ? axis + rank : axis;
+    if (!strcmp(op, "embedding_grad"))
+        return 0;
+    return (!strcmp(op, "gather_grad") || !strcmp(op, "gather_elements_grad")) && own >= 0 && own < rank ? (int)own : -1;
+}
+
 /* The integers that the op takes in an input. Ids of a gradient are below the rows of its output. */
 static bound bound_of(const sample *s, int input)
 {
@@ -65,9 +77,9 @@ static bound bound_of(const sample *s, int input)
         in[i] = (weir_type){.dtype = s->whole[i].dtype, .shape = {.rank = s->whole[i].rank}};
         memcpy(in[i].shape.dim, s->whole[i].shape, sizeof in[i].shape.dim);
     }
-    if (!input && !strcmp(s->call->op->name, "embedding_grad") && s->operands > s->ins)
-        return (bound){.below = s->whole[s->ins].shape[0]};
-    return bound_of_input(s->call->op, s->call->words, in, s->ins, input);
+    const bound own = bound_of_input(s->call->op, s->call->words, in, s->ins, input);
+    const int rows = s->operands > s->ins && !input ? rows_of_gradient(s) : -1;
+    return rows < 0 ? own : bound_of_both(own, (bound){.below = s->whole[s->ins].shape[rows]});
 }
 
 /* Of inputs; what was in outputs and states before counts little. */

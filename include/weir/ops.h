@@ -461,6 +461,24 @@ typedef struct weir_concat_opts {
 #define weir_concat(axis, ...) weir_concat_at(axis, WEIR_OPTS(weir_concat_opts, .x = __VA_ARGS__))
 weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
 
+/* ---- by index ----
+ *
+ * Ids are i32. An id below 0 counts from the end: -1 is the last. The kernel fails if an id is not in -size .. size - 1 of the
+ * dimension that it indexes. Values may be of any dtype; gradients are sums in the order of the ids. */
+
+/* Slices of x along `axis` (may be negative), one for each id: x [a, n, b], ids [i, j], axis 1 -> [a, i, j, b]. */
+#define weir_gather(x, ids, axis, ...) weir_gather_at(x, ids, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_gather_at(weir_tensor *x, weir_tensor *ids, int axis, const weir_op_opts *opts);
+/* ids [batch..., i, k] -> [batch..., i, rest...]: the last dimension of ids has the index of an element, or of a slice, of x
+ * [batch..., k dimensions, rest...]. The first `batch_dims` dimensions of both are the same. */
+#define weir_gather_nd(x, ids, batch_dims, ...) weir_gather_nd_at(x, ids, batch_dims, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_gather_nd_at(weir_tensor *x, weir_tensor *ids, int batch_dims, const weir_op_opts *opts);
+/* The shape of ids: each is the place along `axis` (may be negative) from which the element at the id's other indices comes:
+ * y[i][j] = x[ids[i][j]][j] for axis 0. x has as many dimensions as ids, and none but that of the axis is smaller. */
+#define weir_gather_elements(x, ids, axis, ...) \
+    weir_gather_elements_at(x, ids, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_gather_elements_at(weir_tensor *x, weir_tensor *ids, int axis, const weir_op_opts *opts);
+
 /* ---- without inputs ----
  *
  * These are filled by a kernel once a step, on the mesh of the innermost WEIR_ON or else the graph's first mesh. A checkpoint

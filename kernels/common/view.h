@@ -43,6 +43,15 @@ static inline int64_t shape_rows(const weir_shape *shape)
     return rows;
 }
 
+/* Elements of the dimensions [first, end). */
+static inline int64_t shape_size(const weir_shape *shape, int first, int end)
+{
+    int64_t count = 1;
+    for (int d = first; d < end; d++)
+        count *= shape->dim[d];
+    return count;
+}
+
 static inline size_t type_bytes(const weir_type *type)
 {
     return (size_t)weir_shape_count(&type->shape) * weir_dtype_bytes(type->dtype);

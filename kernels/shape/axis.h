@@ -20,15 +20,6 @@ static inline bool axis_is_right(int64_t axis, int rank, char *error, size_t err
     return true;
 }
 
-/* Elements of the dimensions [first, end). */
-static inline int64_t shape_size(const weir_shape *shape, int first, int end)
-{
-    int64_t count = 1;
-    for (int d = first; d < end; d++)
-        count *= shape->dim[d];
-    return count;
-}
-
 static inline int64_t outside(const weir_shape *shape, int axis)
 {
     return shape_size(shape, 0, axis);

@@ -243,6 +243,23 @@ static weir_tensor *expand_model(weir_graph *g)
     weir_tensor *x = weir_expand(param(g, "x", 3, 1, 0), {2, 3, 4});
     return weir_mul(x, weir_add(weir_range(g, WEIR_F32, 4, .start = 0.5), weir_constant(g, WEIR_F32, {3, 4}, .value = -0.25)));
 }
+/* Ids -1, 0, 1, ... */
+static weir_tensor *some_ids(weir_graph *g, int64_t rows, int64_t columns)
+{
+    return weir_reshape(weir_range(g, WEIR_I32, rows * columns, .start = -1), {rows, columns});
+}
+static weir_tensor *gather_model(weir_graph *g)
+{
+    return weir_gather(param(g, "x", 3, 4, 2), some_ids(g, 2, 2), 1);
+}
+static weir_tensor *gather_nd_model(weir_graph *g)
+{
+    return weir_gather_nd(param(g, "x", 4, 4, 2), some_ids(g, 2, 2), 0);
+}
+static weir_tensor *gather_elements_model(weir_graph *g)
+{
+    return weir_gather_elements(param(g, "x", 6, 2, 0), some_ids(g, 3, 2), 0);
+}
 static weir_tensor *pad_model(weir_graph *g)
 {
     return shape_pad(param(g, "x", 3, 4, 2), 1, 2, 1, WEIR_HERE);
@@ -257,7 +274,7 @@ Test(gradients, of_shape_ops, .timeout = 120)
 {
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
                                      slice_end_model, pad_model, concat_model, slice_step_model, reverse_model,
-                                     expand_model};
+                                     expand_model, gather_model, gather_nd_model, gather_elements_model};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }

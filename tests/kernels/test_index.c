@@ -1,6 +1,7 @@
-/* Constants, ranges, slices by steps, products of elements, and what is made of them, against index arithmetic in double precision, and
+/* Constants, ranges, slices by steps, products of elements, elements by ids, and what is made of them, against index arithmetic in double precision, and
  * every signature on 2 and 3 devices. */
 #include "kernels/common/ops.h"
+#include "kernels/index/index.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/fill.h"
 #include "kernels/shape/shape.h"
@@ -9,6 +10,8 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 TestSuite(index, .timeout = 60);
 
@@ -239,4 +242,188 @@ Test(index, products_go_over_any_axes_on_every_layout)
     const weir_type wrong[2] = {{WEIR_F32, SHAPE(2, 3)}, {WEIR_F32, SHAPE(3)}};
     kernel_check_refuses(&op_prod_grad, &(reduce_attrs){{-1}, 1, 0}, wrong, 2,
                          "input 1 is f32 of shape [3], not f32 of that of the product");
+}
+
+/* ---- elements and slices by ids ---- */
+
+/* Ids of places among `size`, some of them from the end. */
+static void fill_ids(const weir_view *ids, int64_t size, uint64_t *random)
+{
+    for (int64_t i = 0; i < weir_shape_count(&ids->shape); i++)
+        kernel_set(ids, i, floor((kernel_random(random) * 2 - 1) * (double)size));
+}
+
+/* The element of x to which element n of y belongs. */
+static int64_t place_of_gather(const index_attrs *attrs, const weir_view *x, const weir_view *ids, const weir_view *y, int64_t n)
+{
+    const int axis = (int)(attrs->axis < 0 ? attrs->axis + x->shape.rank : attrs->axis);
+    int64_t at[WEIR_DIMS_MAX] = {0}, index[WEIR_DIMS_MAX] = {0};
+    unravel(&y->shape, n, at);
+    for (int d = 0; d < x->shape.rank; d++)
+        index[d] = d == axis ? 0 : at[d < axis ? d : d - 1 + ids->shape.rank];
+    const int64_t id = (int64_t)kernel_at(ids, ravel(&ids->shape, at + axis));
+    index[axis] = id < 0 ? id + x->shape.dim[axis] : id;
+    return ravel(&x->shape, index);
+}
+
+static int64_t place_of_nd(const index_attrs *attrs, const weir_view *x, const weir_view *ids, const weir_view *y, int64_t n)
+{
+    const int lead = ids->shape.rank - 1, parts = (int)ids->shape.dim[lead], batch = (int)attrs->axis;
+    int64_t at[WEIR_DIMS_MAX] = {0}, of[WEIR_DIMS_MAX] = {0}, index[WEIR_DIMS_MAX] = {0};
+    unravel(&y->shape, n, at);
+    for (int d = 0; d < lead; d++)
+        of[d] = at[d];
+    for (int d = 0; d < x->shape.rank; d++) {
+        of[lead] = d - batch;
+        const bool told = d >= batch && d < batch + parts;
+        const int64_t id = told ? (int64_t)kernel_at(ids, ravel(&ids->shape, of)) : 0;
+        index[d] = told ? (id < 0 ? id + x->shape.dim[d] : id) : d < batch ? at[d] : at[lead + d - batch - parts];
+    }
+    return ravel(&x->shape, index);
+}
+
+static int64_t place_of_elements(const index_attrs *attrs, const weir_view *x, const weir_view *ids, const weir_view *y, int64_t n)
+{
+    const int axis = (int)(attrs->axis < 0 ? attrs->axis + x->shape.rank : attrs->axis);
+    int64_t index[WEIR_DIMS_MAX] = {0};
+    unravel(&y->shape, n, index);
+    const int64_t id = (int64_t)kernel_at(ids, n);
+    index[axis] = id < 0 ? id + x->shape.dim[axis] : id;
+    return ravel(&x->shape, index);
+}
+
+typedef int64_t (*place_fn)(const index_attrs *attrs, const weir_view *x, const weir_view *ids, const weir_view *y, int64_t n);
+static place_fn place; /* of the op that is held */
+
+static void ref_picked(const kernel_check *c, int out, double *want)
+{
+    for (int64_t n = 0; n < weir_shape_count(&c->out[out].shape); n++)
+        want[n] = kernel_at(&c->in[0], place(c->attrs, &c->in[0], &c->in[1], &c->out[out], n));
+}
+
+static void ref_summed(const kernel_check *c, int out, double *want)
+{
+    for (int64_t n = 0; n < weir_shape_count(&c->in[1].shape); n++)
+        want[place(c->attrs, &c->out[out], &c->in[0], &c->in[1], n)] += kernel_at(&c->in[1], n);
+}
+
+/* Both the op and its gradient; `size`: the least of the indexed dimensions. */
+static void check_indexed(place_fn at, const weir_op *op, const weir_op *grad, index_attrs attrs, weir_dtype dtype, weir_shape x,
+                          weir_shape ids, int64_t size)
+{
+    index_grad_attrs grad_attrs = {.axis = attrs.axis, .rank = x.rank};
+    kernel_check c = kernel_check_new(op, &attrs, SEED), d = kernel_check_new(grad, &grad_attrs, SEED);
+    uint64_t random = SEED;
+    place = at;
+    memcpy(grad_attrs.dim, x.dim, sizeof x.dim);
+    kernel_check_in(&c, dtype, x);
+    fill_ids(kernel_check_in(&c, WEIR_I32, ids), size, &random);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, ref_picked, 0);
+    shard_check(&c, 2, 1e-6);
+    shard_check(&c, 3, 1e-6);
+    if (weir_dtype_real(dtype)) {
+        fill_ids(kernel_check_in(&d, WEIR_I32, ids), size, &random);
+        kernel_check_in(&d, dtype, c.out[0].shape);
+        hold(&d, ref_summed, 1e-6, -1);
+    }
+    kernel_check_free(&c);
+}
+
+Test(index, slices_are_picked_along_any_axis_on_every_layout)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
+        const weir_dtype t = (weir_dtype)dtype;
+        check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){0}, t, SHAPE(5, 7), SHAPE(3, 4), 5);
+        check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){1}, t, SHAPE(2, 5, 3), SHAPE(7), 5);
+        check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){-1}, t, SHAPE(3, 2, 5), SHAPE(4, 2), 5);
+        check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){1}, t, SHAPE(3, 5), SHAPE(), 5);
+    }
+    check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){0}, WEIR_F32, SHAPE(70, 150), SHAPE(1100), 70);
+}
+
+Test(index, elements_of_several_dimensions_are_picked_on_every_layout)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
+        const weir_dtype t = (weir_dtype)dtype;
+        check_indexed(place_of_nd, &op_gather_nd, &op_gather_nd_grad, (index_attrs){0}, t, SHAPE(5, 6, 3), SHAPE(7, 2), 5);
+        check_indexed(place_of_nd, &op_gather_nd, &op_gather_nd_grad, (index_attrs){0}, t, SHAPE(4, 5), SHAPE(2, 3, 2), 4);
+        check_indexed(place_of_nd, &op_gather_nd, &op_gather_nd_grad, (index_attrs){1}, t, SHAPE(3, 5, 4), SHAPE(3, 6, 1), 5);
+        check_indexed(place_of_nd, &op_gather_nd, &op_gather_nd_grad, (index_attrs){0}, t, SHAPE(5, 2), SHAPE(1), 5);
+    }
+}
+
+Test(index, elements_are_picked_along_an_axis_on_every_layout)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
+        const weir_dtype t = (weir_dtype)dtype;
+        check_indexed(place_of_elements, &op_gather_elements, &op_gather_elements_grad, (index_attrs){0}, t, SHAPE(5, 7),
+                      SHAPE(6, 7), 5);
+        check_indexed(place_of_elements, &op_gather_elements, &op_gather_elements_grad, (index_attrs){-1}, t, SHAPE(3, 4, 5),
+                      SHAPE(3, 2, 7), 5);
+        check_indexed(place_of_elements, &op_gather_elements, &op_gather_elements_grad, (index_attrs){1}, t, SHAPE(4, 5, 3),
+                      SHAPE(2, 5, 3), 5);
+    }
+}
+
+/* The kernel refuses element [1, 1] of the ids, with this sentence. */
+static void expect_id_refused(const weir_op *op, const void *attrs, weir_dtype dtype, const weir_shape *shapes, int64_t id,
+                              const char *sentence)
+{
+    const bool grad = op->in_min == 2 && op->accumulates;
+    char error[256] = "";
+    weir_type in[2], out = {0};
+    weir_view views[2], y;
+    for (int i = 0; i < 2; i++) {
+        in[i] = (weir_type){i == (grad ? 0 : 1) ? dtype : WEIR_F32, shapes[i]};
+        views[i] = kernel_view_new(in[i], 0);
+    }
+    kernel_set(&views[grad ? 0 : 1], 3, (double)id);
+    kernel_check_infers(op, attrs, in, 2, &out);
+    y = kernel_view_new(out, 0);
+    const weir_op_args rule = {op, in, 2, &out, 1, attrs};
+    const size_t bytes = op->workspace ? op->workspace(&rule, kernel_check_kind()) : 0;
+    void *workspace = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    const weir_kernel_args args = {.in = views, .in_count = 2, .out = &y, .out_count = 1, .attrs = attrs, .workspace = workspace,
+                                   .workspace_bytes = bytes, .error = error, .error_bytes = sizeof error};
+    cr_expect_eq(kernel_check_kernel(op)(&args), WEIR_E_KERNEL, "%s", op->name);
+    cr_expect_str_eq(error, sentence);
+    free(workspace);
+    kernel_view_free(&y);
+    for (int i = 0; i < 2; i++)
+        kernel_view_free(&views[i]);
+}
+
+Test(index, ids_out_of_range_are_refused)
+{
+    const index_attrs first = {0}, last = {1};
+    const index_grad_attrs of_first = {0, {5, 6}, 2}, of_last = {1, {5, 6}, 2};
+    const weir_shape x = SHAPE(5, 6), ids = SHAPE(2, 2), y = SHAPE(2, 2, 6), z = SHAPE(2), x_ids[] = {x, ids}, ids_y[] = {ids, y},
+                     ids_ids[] = {ids, ids}, ids_z[] = {ids, z};
+    expect_id_refused(&op_gather, &first, WEIR_I32, x_ids, 5, "id 5 at [1, 1] is not in -5..4");
+    expect_id_refused(&op_gather, &first, WEIR_I32, x_ids, -6, "id -6 at [1, 1] is not in -5..4");
+    expect_id_refused(&op_gather_grad, &of_first, WEIR_I32, ids_y, 5, "id 5 at [1, 1] is not in -5..4");
+    expect_id_refused(&op_gather_nd, &first, WEIR_I32, x_ids, 6, "id 6 at [1, 1] is not in -6..5");
+    expect_id_refused(&op_gather_nd_grad, &of_first, WEIR_I32, ids_z, -7, "id -7 at [1, 1] is not in -6..5");
+    expect_id_refused(&op_gather_elements, &last, WEIR_I32, x_ids, 6, "id 6 at [1, 1] is not in -6..5");
+    expect_id_refused(&op_gather_elements_grad, &of_last, WEIR_I32, ids_ids, INT32_MAX,
+                      "id 2147483647 or more at [1, 1] is not in -6..5");
+}
+
+Test(index, wrong_ids_are_refused)
+{
+    const weir_type real[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_F32, SHAPE(2)}}, wide[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_I32, SHAPE(7, 7)}},
+                    deep[2] = {{WEIR_F32, SHAPE(5, 6, 2)}, {WEIR_I32, SHAPE(1, 1, 1, 1, 1)}},
+                    batches[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_I32, SHAPE(4, 1)}},
+                    many[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_I32, SHAPE(4, 3)}};
+    kernel_check_refuses(&op_gather, &(index_attrs){0}, real, 2, "ids are f32, not i32");
+    kernel_check_refuses(&op_gather, &(index_attrs){2}, wide, 2, "axis 2 is not one of the 2 dimensions");
+    kernel_check_refuses(&op_gather, &(index_attrs){0}, deep, 2, "the result would have more than 6 dimensions");
+    kernel_check_refuses(&op_gather_nd, &(index_attrs){1}, batches, 2, "shapes [5, 6] and [4, 1] differ in batch dimension 0");
+    kernel_check_refuses(&op_gather_nd, &(index_attrs){2}, batches, 2, "2 batch dimensions: x has 2 dimensions and the ids have 2");
+    kernel_check_refuses(&op_gather_nd, &(index_attrs){0}, many, 2,
+                         "the last dimension of the ids is 3: it must be 1 to 2, the dimensions of x behind the batch");
+    kernel_check_refuses(&op_gather_elements, &(index_attrs){0}, wide, 2, "ids [7, 7] are not within x [5, 6] beside the axis");
+    kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 2}, wide, 2, "ids are f32, not i32");
+    kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 7}, wide, 2, "a tensor of 7 dimensions");
 }

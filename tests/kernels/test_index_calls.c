@@ -156,3 +156,20 @@ Test(index_calls, reductions)
     expect_mistake(min_axes,
                    "min: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1");
 }
+
+/* ---- by index ---- */
+
+CALL(columns, weir_gather(x, weir_range(g, WEIR_I32, 2, .start = -1), 1))
+CALL(points, weir_gather_nd(x, weir_reshape(weir_range(g, WEIR_I32, 4, .start = -1), {2, 2}), 0))
+CALL(places, weir_gather_elements(x, weir_reshape(weir_range(g, WEIR_I32, 4, .start = -2), {1, 4}), 0))
+CALL(gather_real, weir_gather(x, x, 0))
+CALL(gather_far, weir_gather(x, weir_range(g, WEIR_I32, 2), -3))
+
+Test(index_calls, elements_by_ids)
+{
+    VALUES(columns, x_at(0, 3), x_at(0, 0), x_at(1, 3), x_at(1, 0), x_at(2, 3), x_at(2, 0));
+    VALUES(points, x_at(2, 0), x_at(1, 2));
+    VALUES(places, x_at(1, 0), x_at(2, 1), x_at(0, 2), x_at(1, 3));
+    expect_mistake(gather_real, "gather: ids are f32, not i32");
+    expect_mistake(gather_far, "gather: axis -3 is not one of the 2 dimensions");
+}

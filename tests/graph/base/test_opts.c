@@ -238,6 +238,9 @@ static weir_status call(const weir_kernel_args *args)
     X(reshape, dims, weir_reshape_at(x, o))                                 \
     X(transpose, dims, weir_transpose_at(x, o))                             \
     X(slice, slice, weir_slice_at(x, 0, 0, 1, o))                           \
+    X(gather, op, weir_gather_at(x, ids, 0, o))                             \
+    X(gather_nd, op, weir_gather_nd_at(x, ids, 0, o))                       \
+    X(gather_elements, op, weir_gather_elements_at(x, ids, 0, o))           \
     X(expand, dims, weir_expand_at(x, o))                                   \
     X(constant, constant, weir_constant_at(graph, WEIR_F32, o))             \
     X(range, range, weir_range_at(graph, WEIR_F32, 4, o))                   \

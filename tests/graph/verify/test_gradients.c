@@ -133,6 +133,11 @@ static weir_tensor *indexes(weir_graph *g)
     weir_tensor *x = weir_param(g, WEIR_F32, {2, 3, 4}, .name = "x");
     weir_tensor *back = weir_slice(x, 2, 3, 2, .step = -2), *wide = weir_expand(weir_slice(x, 1, 0, 1), {2, 3, 4});
     weir_tensor *least = weir_min(x, .axes = {1}, .axis_count = 1), *all = weir_prod(x, .axes = {0, 2}, .axis_count = 2);
+    weir_tensor *ids = weir_input(g, WEIR_I32, {2, 2}, .name = "ids", .micro = true);
+    weir_tensor *slices = weir_gather(x, ids, 1), *elements = weir_gather_elements(x, weir_reshape(ids, {2, 1, 2}), 2);
+    weir_tensor *picked = weir_add(weighted(weir_mul(slices, slices)), weighted(weir_mul(elements, elements)));
+    picked = weir_add(picked, weighted(weir_gather_nd(weir_mul(x, x), ids, 0)));
+    all = weir_add(all, picked);
     weir_tensor *scale = weir_add(weir_range(g, WEIR_F32, 4, .start = 1), weir_constant(g, WEIR_F32, {3, 1}, .value = 0.5));
     return weir_add(weir_add(weighted(weir_mul(back, back)), weighted(weir_mul(weir_mul(wide, x), scale))),
                     weir_add(weighted(least), weighted(all)));

@@ -95,9 +95,96 @@ static void make_prod_grad(rule_check *c)
     check_free(&forward);
 }
 
+/* ---- elements and slices by ids ---- */
+
+/* Ids of places among `size`, from the end in part; in some calls one of them is wrong, and then the call is refused. */
+static void fill_ids(rule_check *c, const weir_view *ids, int64_t size)
+{
+    const int64_t count = weir_shape_count(&ids->shape);
+    check_fill(c, ids, (double)-size, (double)size);
+    if (!count || check_from(c, 0, 9))
+        return;
+    kernel_set(ids, check_from(c, 0, count - 1), check_coin(c) ? (double)-size - 1 : (double)size);
+    c->refuses = true;
+}
+
+static weir_shape dims_of(weir_shape to, const weir_shape *from, int first, int end)
+{
+    for (int d = first; d < end; d++)
+        to.dim[to.rank++] = from->dim[d];
+    return to;
+}
+
+/* Sets the attributes of a gradient, if it is one, and adds the operands in their order. Along the axis x is a part of `all`. */
+static void add_indexed(rule_check *c, const char *axis_name, int64_t axis, weir_shape x, weir_shape ids, weir_shape y, int64_t all)
+{
+    const bool grad = strstr(c->op->name, "_grad") != NULL, nd = axis_name[0] == 'b';
+    const int at = (int)(axis < 0 ? axis + x.rank : axis);
+    check_int(c, axis_name, 0, axis);
+    weir_view *id = NULL;
+    if (grad) {
+        check_int(c, "rank", 0, x.rank);
+        for (int d = 0; d < x.rank; d++)
+            check_int(c, "dim", d, d == at && !nd ? all : x.dim[d] + (x.dim[d] == 0));
+        c->accumulate = check_coin(c);
+        id = check_in(c, WEIR_I32, ids);
+        check_in(c, WEIR_F32, y);
+    }
+    weir_view *view = grad ? check_out(c, WEIR_F32, x) : check_in(c, WEIR_F32, x);
+    if (!grad) {
+        id = check_in(c, WEIR_I32, ids);
+        check_out(c, WEIR_F32, y);
+    }
+    if (!nd)
+        check_place(c, view, at, check_from(c, 0, all - x.dim[at]), all);
+    fill_ids(c, id, all);
+}
+
+static void make_gather(rule_check *c)
+{
+    weir_shape x = check_shape(c, 1, 3);
+    const weir_shape ids = check_shape(c, 0, 3);
+    const int axis = (int)check_from(c, 0, x.rank - 1);
+    const int64_t all = check_from(c, 1, 6);
+    x.dim[axis] = check_from(c, 0, all);
+    weir_shape y = dims_of((weir_shape){0}, &x, 0, axis);
+    y = dims_of(dims_of(y, &ids, 0, ids.rank), &x, axis + 1, x.rank);
+    add_indexed(c, "axis", check_coin(c) ? axis : axis - x.rank, x, ids, y, all);
+}
+
+/* All indexed dimensions have one size, so that any of the ids is right, or wrong, in any. */
+static void make_gather_nd(rule_check *c)
+{
+    const int batch = (int)check_from(c, 0, 1), parts = (int)check_from(c, 1, 2), rest = (int)check_from(c, 0, 2);
+    const int64_t size = check_from(c, 1, 5);
+    weir_shape x = check_shape(c, batch + parts + rest, batch + parts + rest), y, ids = {0};
+    for (int p = 0; p < parts; p++)
+        x.dim[batch + p] = size;
+    ids = dims_of(ids, &x, 0, batch);
+    for (int left = (int)check_from(c, 0, 2); left; left--)
+        ids.dim[ids.rank++] = check_size(c, 4);
+    y = dims_of(ids, &x, batch + parts, x.rank);
+    ids.dim[ids.rank++] = parts;
+    add_indexed(c, "batch_dims", batch, x, ids, y, size);
+}
+
+static void make_gather_elements(rule_check *c)
+{
+    weir_shape x = check_shape(c, 1, 4), ids = x;
+    const int axis = (int)check_from(c, 0, x.rank - 1);
+    const int64_t all = check_from(c, 1, 6);
+    for (int d = 0; d < x.rank; d++)
+        ids.dim[d] = check_coin(c) ? x.dim[d] : check_from(c, 0, x.dim[d]);
+    ids.dim[axis] = check_size(c, 7);
+    x.dim[axis] = check_from(c, 0, all);
+    add_indexed(c, "axis", check_coin(c) ? axis : axis - x.rank, x, ids, ids, all);
+}
+
 static const check_case index_cases[] = {
     {"constant", make_constant}, {"range", make_range}, {"slice_step", make_slice_step}, {"place_step", make_place_step},
-    {"prod", make_prod}, {"prod_grad", make_prod_grad},
+    {"prod", make_prod}, {"prod_grad", make_prod_grad}, {"gather", make_gather}, {"gather_grad", make_gather},
+    {"gather_nd", make_gather_nd}, {"gather_nd_grad", make_gather_nd}, {"gather_elements", make_gather_elements},
+    {"gather_elements_grad", make_gather_elements},
 };
 
 Test(rules_of_indexes, an_op_computes_what_its_kernel_computes)

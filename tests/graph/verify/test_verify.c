@@ -99,8 +99,12 @@ static weir_graph *indexed(weir_sbp first, weir_sbp second)
         weir_tensor *back = weir_add(weir_slice(h, 1, 6, 3, .step = -3), weir_slice(h, 1, 0, 3, .step = 2));
         weir_tensor *least = weir_min(back, .axes = {2}, .axis_count = 1), *all = weir_prod(back, .axes = {-1}, .axis_count = 1);
         weir_tensor *wide = weir_matmul(weir_reshape(h, {6, 1, 7, 4}), weir_slice(h, 0, 0, 2), .trans_b = true); /* [6, 2, 7, 7] */
+        weir_tensor *ids = weir_input(g, WEIR_I32, {2, 3}, .name = "ids", .sbp = {first == WEIR_S(1) ? first : WEIR_AUTO}, .micro = true);
+        weir_tensor *picked = weir_gather(h, weir_slice(ids, 0, 0, 1), 1), *few = weir_gather_nd(w, weir_slice(ids, 1, 0, 2), 0);
+        weir_tensor *lines = weir_gather_elements(weir_slice(h, 0, 0, 2), weir_reshape(ids, {2, 3, 1}), 1);
+        picked = weir_add(weir_mean(weir_mul(picked, picked)), weir_add(weir_mean(few), weir_mean(lines)));
         weir_fetch(weir_sum(wide), .name = "wide");
-        all = weir_add(all, weir_mean(wide));
+        all = weir_add(weir_add(all, weir_mean(wide)), picked);
         weir_fetch(weir_argmin(back, .axis = 0), .name = "where");
         weir_fetch(weir_range(g, WEIR_I32, 5, .start = 9, .step = -2), .name = "range");
         weir_train(weir_mean(weir_add(least, all)), weir_sgd(.lr = 0.1));
