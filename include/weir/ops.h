@@ -158,7 +158,7 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
 weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
 
 /* x times the transposed weight of another layer, which both then train (Press and Wolf 2017). `layer` is the tensor that
- * weir_embedding() or weir_linear() returned. Of an embedding [vocab, dim]: x [..., dim] -> [..., vocab]; of a linear layer
+ * weir_embedding() or weir_linear() returned. For an embedding [vocab, dim]: x [..., dim] -> [..., vocab]; for a linear layer
  * [in, out]: x [..., out] -> [..., in].
  *     weir_tensor *h = weir_embedding(tokens, vocab, dim, .name = "tokens");
  *     weir_tensor *logits = weir_tied(body(h), h); */

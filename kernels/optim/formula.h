@@ -57,7 +57,7 @@ struct schedule_attrs {
     int64_t warmup, hold, total; /* total 0: it stays 1 */
 };
 
-/* What the rate is multiplied by at `step`: rises as (step + 1) / warmup, is 1 before `hold`, and falls along a line to `least`. */
+/* The rate is multiplied by this at `step`. It rises as (step + 1) / warmup, is 1 before `hold`, and falls along a line to `least`. */
 FORMULA double schedule_factor(const struct schedule_attrs *attrs, int64_t step)
 {
     if (step < attrs->warmup)

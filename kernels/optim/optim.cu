@@ -83,7 +83,7 @@ template <class R, int STATES> KERNEL_OF(update, UPDATE_THREADS)(update_call cal
     if (threadIdx.x == 0)
         constants[0] = update_of(&call.attrs, call.clock->step, call.scalars);
     BARRIER();
-    const update_constants c = constants[0];
+    const update_constants &c = constants[0];
     for (int64_t i = THREAD; i < quads; i += THREADS)
         update_some<STATES, R, float4>(c, call, 4 * i);
     for (int64_t i = 4 * quads + THREAD; i < call.count; i += THREADS)

@@ -28,7 +28,7 @@
  * op_clip_scale: that sum s, and, of gradients that are sums over `count` terms, this count c [1] -> min(1, max_norm /
  * (sqrt(s) / c)) / c, NaN where s is not finite or c is 0; its state counts those steps. A max_norm of 0 clips nothing.
  * op_clip_norm: the sum s of some gradients and the factor f of all of them -> the factor min(f, f max_norm / n) for these, and
- * their norm n = f sqrt(s). op_loss_scale takes its place where the loss is scaled (scale.c).
+ * their norm n = f sqrt(s). Where the loss is scaled, op_loss_scale takes the place of op_clip_scale (scale.c).
  *
  * op_sgd_moved and so on (moved.c) take the states that are as large as the parameter as further inputs and give
  * the new ones as further outputs.

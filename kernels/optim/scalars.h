@@ -12,7 +12,7 @@
 
 #include <weir/op.h>
 
-/* Of an update with `moved` states as inputs. */
+/* For an update with `moved` states as inputs. */
 static inline struct update_scalars update_scalars_of(const weir_kernel_args *args, int moved)
 {
     struct update_scalars found = {NULL, NULL};

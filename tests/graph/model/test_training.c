@@ -2,12 +2,15 @@
  * input, as the loss is the sum of their products, so a reference is a page. Each case is trained on one device, and on several
  * with parameters that are split by hand or by .zero.
  */
+#include "graph/compile/actors/passes.h"
 #include "graph/plan/form/plan.h"
+#include "tests/support/folder.h"
 #include "tests/support/run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <weir/weir.h>
 
@@ -89,7 +92,7 @@ static double clip_of(const weir_optimizer *o, int64_t step, int p)
     return most > 0 && norm > most ? most / norm : 1;
 }
 
-/* What the program multiplies the rate of a step by. */
+/* The program multiplies the rate of a step by this. */
 static double own_rate(int64_t step)
 {
     return step % 7 == 3 ? 0 : (double)(float)(0.5 + 0.25 * (double)(step % 5));
@@ -158,11 +161,11 @@ static double trust_of(const weir_optimizer *o, truth t, int p, double clip, dou
 
 static void update(const weir_optimizer *o, truth *t, int p, int64_t step)
 {
-    const weir_optimizer_group *group = group_of(o, p);
-    const double clip = clip_of(o, step, p), decay = given(group ? group->weight_decay : 0, shapes[p].rank >= 2 ? o->weight_decay : 0);
+    const weir_optimizer_group *own = group_of(o, p);
+    const double clip = clip_of(o, step, p), decay = given(own ? own->weight_decay : 0, shapes[p].rank >= 2 ? o->weight_decay : 0);
     const double trust = o->kind == WEIR_LAMB ? trust_of(o, *t, p, clip, decay, step) : 1;
-    const double rate = trust * rate_of(o, step, group);
-    for (int i = 0; i < count_of(p) && !(group && group->frozen); i++)
+    const double rate = trust * rate_of(o, step, own);
+    for (int i = 0; i < count_of(p) && !(own && own->frozen); i++)
         update_element(o, &t->p[p][i], &t->m[p][i], &t->v[p][i], clip * (double)gradient_of(step, p, i), rate, decay, step);
 }
 
@@ -205,7 +208,7 @@ static weir_status draw_rate(void *ctx, const weir_view *to, int64_t step, int m
     return WEIR_OK;
 }
 
-/* What each test adds. */
+/* A test adds these. */
 typedef struct extra {
     bool rate;        /* the program feeds it */
     double ema;
@@ -557,6 +560,56 @@ Test(training, an_evaluation_reads_the_averages)
     for (int at = 0; at < PLACES; at++)
         for (int averages = 0; averages < 2; averages++)
             cr_expect_float_eq(evaluated(averages, &places[at]), of[averages], 1e-3, "%s", places[at].devices);
+}
+
+/* ---- states on a disk ---- */
+
+/* The plan with the smallest limit that there can be, whose states wait on a disk. */
+static weir_plan *tight(const weir_optimizer *o, const place *at, extra more)
+{
+    static const char words[] = "The smallest limit that would do is ";
+    char disk[300], limit[32];
+    snprintf(disk, sizeof disk, "disk:%s", folder_path("."));
+    weir_graph *g = sums(o, at, more);
+    cr_assert_null(weir_compile(g, .memory = "1", .offload = disk));
+    const char *said = strstr(weir_error(), words);
+    cr_assert(said, "%s", weir_error());
+    snprintf(limit, sizeof limit, "%lu", strtoul(said + strlen(words), NULL, 10));
+    weir_plan *plan = weir_compile(g, .memory = limit, .offload = disk);
+    cr_assert(plan, "%s", weir_error());
+    cr_expect_eq(weir_plan_verify(g, plan), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_plan_verify(g, plan, .local = true), WEIR_OK, "%s", weir_error());
+    weir_graph_free(g);
+    return plan;
+}
+
+static int kernels_named(const weir_plan *plan, const char *end)
+{
+    int count = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const char *op = plan_text(plan, plan->kernels[k].op);
+        count += strlen(op) > strlen(end) && !strcmp(op + strlen(op) - strlen(end), end);
+    }
+    return count;
+}
+
+Test(training, states_that_wait_on_a_disk_come_back_with_every_bit, .init = folder_make, .fini = folder_remove)
+{
+    const weir_optimizer all[] = {weir_sgd(.lr = 0.1, .momentum = 0.9, .nesterov = true), weir_adam(.weight_decay = 0.1),
+                                  weir_adagrad(), weir_lion()};
+    group_own_bytes = 16;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int fed = 0; fed < 2; fed++) {
+            const extra more = {.rate = fed};
+            const place *at = &places[PLACES - 1];
+            weir_plan *filed = tight(&all[i], at, more);
+            cr_expect_gt(kernels_named(filed, "_moved"), 0, "optimizer %zu, %s: no state is on the disk", i, at->devices);
+            run want = trained(&all[i], at, WEIR_F32, more), got = run_plan(filed, STEPS, 2);
+            run_near(&got, &want, 0, at->devices);
+            run_free(&want);
+            run_free(&got);
+            weir_plan_free(filed);
+        }
 }
 
 /* ---- proofs ---- */
