@@ -16,6 +16,10 @@ static const struct unary {
 } unaries[] = {
     {"Neg", weir_neg_at},   {"Exp", weir_exp_at},         {"Log", weir_log_at},   {"Sqrt", weir_sqrt_at},
     {"Tanh", weir_tanh_at}, {"Sigmoid", weir_sigmoid_at}, {"Relu", weir_relu_at},
+    {"Abs", weir_abs_at},   {"Sin", weir_sin_at},         {"Cos", weir_cos_at},
+    {"Erf", weir_erf_at},   {"Floor", weir_floor_at},     {"Ceil", weir_ceil_at},
+    {"Sign", weir_sign_at}, {"Round", weir_round_at},     {"Reciprocal", weir_reciprocal_at},
+    {"Softplus", weir_softplus_at},
 };
 
 bool onnx_op_unary(onnx_importer *im, const onnx_node *node)
@@ -140,17 +144,35 @@ bool onnx_op_sum(onnx_importer *im, const onnx_node *node)
     return onnx_set_tensor(im, 0, sum, onnx_in(im, 0)->type);
 }
 
+/* x / (1 + |x|) */
 bool onnx_op_softsign(onnx_importer *im, const onnx_node *node)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
     (void)node;
     if (!x)
         return false;
-    weir_tensor *size = weir_add_at(weir_relu_at(x, ONNX_PART(im, weir_op_opts)), below(im, x), ONNX_PART(im, weir_op_opts));
+    weir_tensor *size = weir_abs_at(x, ONNX_PART(im, weir_op_opts));
     return onnx_set_tensor(im, 0, weir_div_at(x, scaled(im, size, 1, 1), ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))),
                            onnx_in(im, 0)->type);
 }
 
+/* tan = sin / cos; sinh and cosh = (exp(x) -+ exp(-x)) / 2 */
+bool onnx_op_ratio(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0), *y;
+    if (!x)
+        return false;
+    if (!strcmp(node->op, "Tan")) {
+        y = weir_div_at(weir_sin_at(x, ONNX_PART(im, weir_op_opts)), weir_cos_at(x, ONNX_PART(im, weir_op_opts)), ONNX_PART(im, weir_op_opts));
+    } else {
+        weir_tensor *up = weir_exp_at(x, ONNX_PART(im, weir_op_opts));
+        weir_tensor *down = weir_exp_at(weir_neg_at(x, ONNX_PART(im, weir_op_opts)), ONNX_PART(im, weir_op_opts));
+        y = scaled(im, *node->op == 'S' ? weir_sub_at(up, down, ONNX_PART(im, weir_op_opts)) : weir_add_at(up, down, ONNX_PART(im, weir_op_opts)), 0.5, 0);
+    }
+    return onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+}
+
+/* To bool: whether it is not 0. */
 bool onnx_op_cast(onnx_importer *im, const onnx_node *node)
 {
     const int to = (int)onnx_int(im, "to", ONNX_FLOAT);
@@ -162,5 +184,10 @@ bool onnx_op_cast(onnx_importer *im, const onnx_node *node)
         return ONNX_UNSUPPORTED(im, "it casts to %s, which no tensor of weir has", onnx_type_name(to));
     if (weir_tensor_type(x).dtype == onnx_dtype(to) && (to != ONNX_BOOL || onnx_in(im, 0)->type == ONNX_BOOL))
         return onnx_set_tensor(im, 0, x, to);
+    if (to == ONNX_BOOL) {
+        weir_tensor *zero = onnx_constant(im, onnx_scalar(im, onnx_in(im, 0)->type, 0));
+        weir_tensor *same = zero ? weir_equal_at(x, zero, ONNX_PART(im, weir_op_opts)) : NULL;
+        return same && onnx_set_tensor(im, 0, weir_not_at(same, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), to);
+    }
     return onnx_set_tensor(im, 0, weir_cast_at(x, onnx_dtype(to), ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), to);
 }

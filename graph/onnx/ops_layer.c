@@ -92,6 +92,8 @@ static weir_tensor *reduced_as(onnx_importer *im, weir_tensor *x, const char *op
         return log_sum_exp(im, x, axes, count, keep);
     if (!strcmp(op, "SumSquare") || !strcmp(op, "L2"))
         x = weir_mul_at(x, x, ONNX_PART(im, weir_op_opts));
+    if (!strcmp(op, "L1"))
+        x = weir_abs_at(x, ONNX_PART(im, weir_op_opts));
     weir_tensor *y = onnx_reduced(im, x, op, axes, count, keep, onnx_name(im));
     if (!strcmp(op, "L2"))
         y = weir_sqrt_at(y, ONNX_PART(im, weir_op_opts));

@@ -227,7 +227,7 @@ bool onnx_op_split(onnx_importer *im, const onnx_node *node)
     return true;
 }
 
-/* One known index: a slice. */
+/* One known index is a slice. */
 bool onnx_op_gather(onnx_importer *im, const onnx_node *node)
 {
     weir_shape shape = {0};
@@ -238,8 +238,10 @@ bool onnx_op_gather(onnx_importer *im, const onnx_node *node)
     (void)node;
     if (axis < 0)
         return im->status ? false : ONNX_WRONG(im, "it takes two inputs");
-    if (!ids->known || array_count(ids->known) != 1)
-        return ONNX_UNSUPPORTED(im, "its indices are not one known number");
+    if (!ids->known || array_count(ids->known) != 1) {
+        weir_tensor *y = onnx_gather(im, axis);
+        return y && onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+    }
     const int64_t id = array_integer(ids->known, 0), at = id < 0 ? id + shape.dim[axis] : id;
     if (at < 0 || at >= shape.dim[axis])
         return ONNX_WRONG(im, "index %lld is not one of %lld", (long long)id, (long long)shape.dim[axis]);

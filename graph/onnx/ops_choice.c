@@ -1,0 +1,282 @@
+/* graph/onnx/ops_choice.c: comparisons, choices, bounds, and elements by index. */
+#include "graph/onnx/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+static const weir_op_opts *part(onnx_importer *im, weir_op_opts *opts)
+{
+    *opts = (weir_op_opts){.size = sizeof *opts, .src = im->src, .name = onnx_name(im)};
+    return opts;
+}
+#define PART part(im, &(weir_op_opts){0})
+
+/* ---- pairs ---- */
+
+typedef weir_tensor *(*binary_fn)(weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
+
+static const struct pair {
+    const char *op;
+    binary_fn fn;
+    bool truth; /* the result is a bool */
+} pairs[] = {
+    {"And", weir_and_at, true},         {"Equal", weir_equal_at, true},
+    {"Greater", weir_greater_at, true}, {"GreaterOrEqual", weir_greater_equal_at, true},
+    {"Less", weir_less_at, true},       {"LessOrEqual", weir_less_equal_at, true},
+    {"Or", weir_or_at, true},           {"Xor", weir_xor_at, true},
+    {"Max", weir_max2_at, false},       {"Min", weir_min2_at, false},
+};
+
+/* Of two inputs, or of any number: from the left. */
+bool onnx_op_pair(onnx_importer *im, const onnx_node *node)
+{
+    const struct pair *p = pairs;
+    while (p < pairs + sizeof pairs / sizeof *pairs && strcmp(p->op, node->op) != 0)
+        p++;
+    weir_tensor *y = onnx_tensor_in(im, 0);
+    const int type = y ? onnx_in(im, 0)->type : 0;
+    for (int i = 1; y && i < node->in.count; i++) {
+        weir_tensor *b = onnx_tensor_in(im, i);
+        y = b ? p->fn(y, b, PART) : NULL;
+    }
+    return y && onnx_set_tensor(im, 0, y, p->truth ? ONNX_BOOL : type);
+}
+
+/* A known exponent of 2, 1 or 1/2 is a product or a root. */
+bool onnx_op_pow(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const onnx_value *by = onnx_in(im, 1);
+    const int type = x ? onnx_in(im, 0)->type : 0;
+    (void)node;
+    if (!x || !by)
+        return im->status ? false : ONNX_WRONG(im, "it takes two inputs");
+    const double number = by->known && array_count(by->known) == 1 ? array_real(by->known, 0) : NAN;
+    const bool spreads = by->known && by->known->rank > weir_tensor_type(x).shape.rank;
+    if (number == 2 && !spreads)
+        return onnx_set_tensor(im, 0, weir_mul_at(x, x, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), type);
+    if (number == 1 && !spreads)
+        return onnx_set_tensor(im, 0, x, type);
+    if (number == 0.5 && !spreads)
+        return onnx_set_tensor(im, 0, weir_sqrt_at(x, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), type);
+    weir_tensor *b = onnx_tensor_in(im, 1);
+    const weir_dtype dtype = weir_tensor_type(x).dtype;
+    const bool real = weir_dtype_real(dtype);
+    if (b && !real) /* of integers, in f32 */
+        x = weir_cast_at(x, WEIR_F32, PART);
+    if (b && weir_tensor_type(b).dtype != weir_tensor_type(x).dtype)
+        b = weir_cast_at(b, weir_tensor_type(x).dtype, PART);
+    weir_tensor *y = b ? weir_pow_at(x, b, PART) : NULL;
+    return y && onnx_set_tensor(im, 0, real ? y : weir_cast_at(y, dtype, PART), type);
+}
+
+/* ---- choices ---- */
+
+bool onnx_op_where(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *in[3] = {NULL};
+    (void)node;
+    for (int i = 0; i < 3; i++)
+        if (!(in[i] = onnx_tensor_in(im, i)))
+            return false;
+    return onnx_set_tensor(im, 0, weir_where_at(in[0], in[1], in[2], ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), onnx_in(im, 1)->type);
+}
+
+bool onnx_op_truth(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    if (!x)
+        return false;
+    const weir_op_opts *opts = ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0));
+    return onnx_set_tensor(im, 0, *node->op == 'N' ? weir_not_at(x, opts) : weir_is_nan_at(x, opts), ONNX_BOOL);
+}
+
+bool onnx_op_is_inf(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const bool up = onnx_int(im, "detect_positive", 1), down = onnx_int(im, "detect_negative", 1);
+    (void)node;
+    if (!x)
+        return false;
+    const weir_op_opts *opts = ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0));
+    const double most = weir_tensor_type(x).dtype == WEIR_F16 ? 65504 : 3.4028234663852886e38;
+    x = up && down ? weir_abs_at(x, PART) : up ? x : weir_neg_at(x, PART);
+    weir_tensor *limit = onnx_constant(im, onnx_scalar(im, onnx_in(im, 0)->type, up || down ? most : INFINITY));
+    return limit && onnx_set_tensor(im, 0, weir_greater_at(x, limit, opts), ONNX_BOOL);
+}
+
+/* A bound of a Clip: an input, in older files an attribute. False: there is none. */
+static bool bound_of(onnx_importer *im, int input, const char *attribute, double *bound)
+{
+    if (onnx_has_in(im->node, input)) {
+        const onnx_array *a = onnx_known_in(im, input);
+        *bound = a && array_count(a) == 1 ? array_real(a, 0) : 0;
+        return a;
+    }
+    const onnx_attribute *a = onnx_attribute_find(im->node, attribute);
+    *bound = a ? a->f : 0;
+    return a;
+}
+
+/* Bounds that the program computes, or of integers, are a minimum and a maximum. */
+static weir_tensor *clip_by_tensors(onnx_importer *im, weir_tensor *x)
+{
+    for (int i = 1; i < 3; i++) {
+        weir_tensor *bound = onnx_has_in(im->node, i) ? onnx_tensor_in(im, i) : NULL;
+        if (im->status)
+            return NULL;
+        x = !bound ? x : i == 1 ? weir_max2_at(x, bound, PART) : weir_min2_at(x, bound, PART);
+    }
+    return x;
+}
+
+bool onnx_op_clip(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    double lo = 0, hi = 0;
+    bool numbers = x && weir_dtype_real(weir_tensor_type(x).dtype);
+    for (int i = 1; i < 3; i++)
+        numbers = numbers && (!onnx_has_in(node, i) || (onnx_in(im, i) && onnx_in(im, i)->known));
+    if (!x)
+        return false;
+    if (!numbers)
+        return onnx_set_tensor(im, 0, clip_by_tensors(im, x), onnx_in(im, 0)->type);
+    const bool below = bound_of(im, 1, "min", &lo), above = bound_of(im, 2, "max", &hi);
+    if (im->status)
+        return false;
+    if ((!below || lo < -3e38) && (!above || hi > 3e38))
+        return onnx_set_same(im, 0, 0);
+    if (below && above && lo > hi) /* ONNX gives the upper one */
+        lo = hi;
+    weir_clip_opts opts = {.size = sizeof opts, .src = im->src, .name = onnx_out_name(im, 0)};
+    opts.lo = !below || lo < -3e38 ? 0 : lo != 0 ? lo : WEIR_ZERO;
+    opts.hi = !above || hi > 3e38 ? 0 : hi != 0 ? hi : WEIR_ZERO;
+    return onnx_set_tensor(im, 0, weir_clip_at(x, &opts), onnx_in(im, 0)->type);
+}
+
+/* clip(slope x + shift, 0, 1), and x times that for HardSwish. */
+bool onnx_op_hard(onnx_importer *im, const onnx_node *node)
+{
+    const bool swish = !strcmp(node->op, "HardSwish");
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    if (!x)
+        return false;
+    weir_tensor *line = weir_affine_at(x, ONNX_PART(im, weir_affine_opts, .scale = swish ? 1.0 / 6 : onnx_real(im, "alpha", 0.2),
+                                                    .shift = swish ? 0.5 : onnx_real(im, "beta", 0.5)));
+    weir_tensor *y = weir_clip_at(line, ONNX_PART(im, weir_clip_opts, .lo = WEIR_ZERO, .hi = 1));
+    return onnx_set_tensor(im, 0, swish ? weir_mul_at(x, y, PART) : y, onnx_in(im, 0)->type);
+}
+
+/* ThresholdedRelu: x where x > alpha, else 0. Shrink: x - bias above lambd, x + bias below -lambd, else 0. */
+bool onnx_op_threshold(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const bool shrink = *node->op == 'S';
+    const double limit = shrink ? onnx_real(im, "lambd", 0.5) : onnx_real(im, "alpha", 1), bias = shrink ? onnx_real(im, "bias", 0) : 0;
+    const int type = x ? onnx_in(im, 0)->type : 0;
+    weir_tensor *zero = x ? onnx_constant(im, onnx_scalar(im, type, 0)) : NULL, *above = zero ? onnx_constant(im, onnx_scalar(im, type, limit)) : NULL;
+    if (!above)
+        return false;
+    weir_tensor *up = weir_affine_at(x, ONNX_PART(im, weir_affine_opts, .scale = 1, .shift = -bias));
+    weir_tensor *y = weir_where_at(weir_greater_at(x, above, PART), up, zero, PART);
+    if (shrink) {
+        weir_tensor *below = onnx_constant(im, onnx_scalar(im, type, -limit));
+        if (!below)
+            return false;
+        weir_tensor *down = weir_affine_at(x, ONNX_PART(im, weir_affine_opts, .scale = 1, .shift = bias));
+        y = weir_where_at(weir_less_at(x, below, PART), down, y, PART);
+    }
+    return onnx_set_tensor(im, 0, y, type);
+}
+
+/* The upper or lower triangle of the last two dimensions. */
+bool onnx_op_trilu(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    int64_t k = 0;
+    (void)node;
+    if (!x || (onnx_has_in(im->node, 1) && onnx_integers_in(im, 1, &k, 1) != 1))
+        return false;
+    const weir_shape shape = weir_tensor_type(x).shape;
+    if (shape.rank < 2)
+        return ONNX_WRONG(im, "its input has %d dimensions", shape.rank);
+    const bool upper = onnx_int(im, "upper", 1);
+    const int64_t *dim = shape.dim + shape.rank - 2;
+    onnx_array *kept = onnx_array_new(im, ONNX_BOOL, 2, dim);
+    for (int64_t i = 0; kept && i < dim[0] * dim[1]; i++)
+        array_set_integer(kept, i, upper ? i % dim[1] - i / dim[1] >= k : i % dim[1] - i / dim[1] <= k);
+    weir_tensor *mask = kept ? onnx_constant(im, kept) : NULL, *zero = mask ? onnx_constant(im, onnx_scalar(im, onnx_in(im, 0)->type, 0)) : NULL;
+    return zero && onnx_set_tensor(im, 0, weir_where_at(mask, x, zero, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), onnx_in(im, 0)->type);
+}
+
+/* ---- by index ---- */
+
+/* Known ids are written as i32. */
+static weir_tensor *ids_in(onnx_importer *im, int input)
+{
+    const onnx_value *value = onnx_in(im, input);
+    if (value && value->known) {
+        onnx_array *ids = onnx_array_new(im, ONNX_INT32, value->known->rank, value->known->dim);
+        if (!ids)
+            return NULL;
+        array_convert(value->known, ids);
+        return onnx_constant(im, ids);
+    }
+    weir_tensor *ids = onnx_tensor_in(im, input);
+    return ids && weir_tensor_type(ids).dtype != WEIR_I32 ? weir_cast_at(ids, WEIR_I32, PART) : ids;
+}
+
+weir_tensor *onnx_gather(onnx_importer *im, int axis)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0), *ids = x ? ids_in(im, 1) : NULL;
+    return ids ? weir_gather_at(x, ids, axis, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))) : NULL;
+}
+
+bool onnx_op_gather_at(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0), *ids = x ? ids_in(im, 1) : NULL;
+    const bool nd = !strcmp(node->op, "GatherND");
+    const int axis = !ids || nd ? 0 : onnx_axis(im, onnx_int(im, "axis", 0), weir_tensor_type(x).shape.rank);
+    if (!ids || axis < 0)
+        return false;
+    const weir_op_opts *opts = ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0));
+    weir_tensor *y = nd ? weir_gather_nd_at(x, ids, (int)onnx_int(im, "batch_dims", 0), opts) : weir_gather_elements_at(x, ids, axis, opts);
+    return onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+}
+
+/* ids, a number for the depth, [off, on] -> on where the place along the new axis is the id. */
+bool onnx_op_one_hot(onnx_importer *im, const onnx_node *node)
+{
+    int64_t depth;
+    weir_tensor *ids = ids_in(im, 0);
+    const onnx_array *values = ids && onnx_integers_in(im, 1, &depth, 1) == 1 ? onnx_known_in(im, 2) : NULL;
+    (void)node;
+    if (!values || array_count(values) != 2)
+        return values ? ONNX_WRONG(im, "its values are not two") : false;
+    const weir_shape shape = weir_tensor_type(ids).shape;
+    const int axis = onnx_axis(im, onnx_int(im, "axis", -1), shape.rank + 1);
+    int64_t dim[WEIR_DIMS_MAX] = {0}, place[WEIR_DIMS_MAX];
+    if (axis < 0)
+        return false;
+    if (shape.rank == WEIR_DIMS_MAX || depth < 1)
+        return ONNX_UNSUPPORTED(im, "a depth of %lld behind %d dimensions", (long long)depth, shape.rank);
+    for (int d = 0; d < shape.rank + 1; d++) {
+        dim[d] = d == axis ? 1 : shape.dim[d > axis ? d - 1 : d];
+        place[d] = d == axis ? depth : 1;
+    }
+    onnx_array *places = onnx_array_new(im, ONNX_INT32, shape.rank + 1, place);
+    for (int64_t i = 0; places && i < depth; i++)
+        array_set_integer(places, i, i);
+    weir_tensor *at = places ? onnx_constant(im, places) : NULL;
+    weir_tensor *off = at ? onnx_constant(im, onnx_scalar(im, values->type, array_real(values, 0))) : NULL;
+    weir_tensor *on = off ? onnx_constant(im, onnx_scalar(im, values->type, array_real(values, 1))) : NULL;
+    if (!on)
+        return false;
+    weir_tensor *wide = onnx_reshape(im, ids, shape.rank + 1, dim, onnx_name(im));
+    weir_tensor *size = onnx_constant(im, onnx_scalar(im, ONNX_INT32, (double)depth)), *least = onnx_constant(im, onnx_scalar(im, ONNX_INT32, 0));
+    if (!size || !least)
+        return false;
+    weir_tensor *from_end = weir_where_at(weir_less_at(wide, least, PART), weir_add_at(wide, size, PART), wide, PART);
+    weir_tensor *y = weir_where_at(weir_equal_at(from_end, at, PART), on, off, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0)));
+    return onnx_set_tensor(im, 0, y, values->type);
+}
