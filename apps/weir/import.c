@@ -14,6 +14,8 @@
 
 static const char program[] = "weir import";
 
+enum { NAME_BYTES = 256 }; /* of an input or output */
+
 /* Options as they are on the command line, and as the library takes them. */
 struct import {
     const char *model, *plan, *params, *memory;
@@ -21,7 +23,7 @@ struct import {
     weir_onnx_opts opts;
     weir_compile_opts compile;
     char params_path[PATHS_BYTES];
-    char *names[3 * WEIR_ONNX_NAMES_MAX]; /* owned */
+    char names[3 * WEIR_ONNX_NAMES_MAX][NAME_BYTES];
     int name_count;
     struct tensors given;                 /* owned: the values */
 };
@@ -32,12 +34,11 @@ static const char *name_of(struct import *im, const char *option, const char *te
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || !equals[1])
         return options_wrong(program, "%s %s: give NAME=...", option, text), NULL;
-    char *name = strndup(text, (size_t)(equals - text));
+    if (equals - text >= NAME_BYTES)
+        return options_wrong(program, "%s: a name can have at most %d bytes", option, NAME_BYTES - 1), NULL;
     *behind = equals + 1;
-    if (name)
-        im->names[im->name_count++] = name;
-    else
-        options_wrong(program, "no memory");
+    char *name = im->names[im->name_count++];
+    memcpy(name, text, (size_t)(equals - text));
     return name;
 }
 
@@ -52,7 +53,7 @@ static bool few_enough(const char *option, int count)
 /* "1x3x224x224"; "scalar" for no dimensions. */
 static bool take_shape(struct import *im, const char *text, weir_onnx_shape *shape)
 {
-    const char *at;
+    const char *at = "";
     int rank = 0;
     shape->name = name_of(im, "--shape", text, &at);
     if (!shape->name || !strcmp(at, "scalar"))
@@ -93,7 +94,7 @@ static bool ends_with(const char *text, const char *end)
 
 static bool take_value(struct import *im, const char *text, weir_onnx_value *value)
 {
-    const char *at, *name = name_of(im, "--value", text, &at);
+    const char *at = "", *name = name_of(im, "--value", text, &at);
     char *end;
     if (!name)
         return false;
@@ -111,7 +112,7 @@ static bool take_value(struct import *im, const char *text, weir_onnx_value *val
 /* Where tensors lie is known when all are there. */
 static void point_at_values(struct import *im)
 {
-    for (int i = 0; i < im->values.count; i++) {
+    for (int i = 0; i < im->values.count && im->opts.value[i].name; i++) {
         const struct tensor *t = im->opts.value[i].file ? NULL : tensors_find(&im->given, im->opts.value[i].name);
         im->opts.value[i].value = t ? &t->value : NULL;
     }
@@ -217,12 +218,10 @@ int command_import(int argc, char **argv)
         status = options_wrong(program, "needs -o FILE, for the plan");
     if (status < 0)
         status = command_check_readable(program, im.model);
-    if (status < 0) {
+    if (status < 0 && im.plan) {
         name_params(&im);
         status = take_options(&im) ? import(&im) : OPTIONS_WRONG;
     }
-    for (int i = 0; i < im.name_count; i++)
-        free(im.names[i]);
     tensors_free(&im.given);
     return status;
 }

@@ -107,7 +107,7 @@ typedef struct graph_name {
 /* A parameter's value in the file that the graph was read from (include/weir/onnx.h). */
 typedef struct graph_value {
     weir_tensor *tensor;
-    const void *data;          /* in the pool */
+    void *data;                /* in the pool */
 } graph_value;
 
 /* A second name of a tensor. */

@@ -35,8 +35,7 @@ int weir_graph_values(const weir_graph *graph, weir_graph_value *list, int room)
 {
     for (int i = 0; graph && list && i < graph->values.count && i < room; i++) {
         const graph_value *value = &graph->values.item[i];
-        weir_array array = {.dtype = value->tensor->type.dtype, .shape = value->tensor->type.shape};
-        array.data = (void *)(uintptr_t)value->data; /* read only, as the header says */
+        const weir_array array = {value->data, value->tensor->type.dtype, value->tensor->type.shape};
         list[i] = (weir_graph_value){value->tensor->name, value->tensor->frozen, array};
     }
     return graph ? graph->values.count : 0;

@@ -54,7 +54,7 @@ static inline int64_t array_integer(const onnx_array *a, int64_t i)
 
 static inline void array_set_integer(const onnx_array *a, int64_t i, int64_t x)
 {
-    void *data = (void *)(uintptr_t)a->data; /* the array is being made */
+    void *data = a->data; /* the array is being made */
     switch (a->type) {
     case ONNX_BOOL: ((uint8_t *)data)[i] = x != 0; break;
     case ONNX_UINT8:
@@ -69,7 +69,7 @@ static inline void array_set_integer(const onnx_array *a, int64_t i, int64_t x)
 
 static inline void array_set_real(const onnx_array *a, int64_t i, double x)
 {
-    void *data = (void *)(uintptr_t)a->data;
+    void *data = a->data;
     const float value = (float)x;
     switch (a->type) {
     case ONNX_FLOAT: ((float *)data)[i] = value; break;

@@ -16,7 +16,7 @@ static onnx_array *moved(onnx_importer *im, const onnx_array *from, int rank, co
     int64_t index[ONNX_DIMS_MAX] = {0}, at = first;
     const int64_t count = to ? array_count(to) : 0;
     for (int64_t i = 0; i < count; i++) {
-        memcpy((char *)(uintptr_t)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)at * bytes, bytes);
+        memcpy((char *)to->data + (size_t)i * bytes, (const char *)from->data + (size_t)at * bytes, bytes);
         for (int d = rank - 1; d >= 0; d--) {
             at += stride[d];
             if (++index[d] < dim[d])
@@ -318,7 +318,7 @@ bool onnx_fold_unsqueeze(onnx_importer *im, const onnx_node *node)
     const onnx_array *a = onnx_known_in(im, 0);
     const int more = onnx_has_in(node, 1) ? onnx_known_in(im, 1) ? (int)array_count(onnx_known_in(im, 1)) : -1
                                           : onnx_ints(im, "axes", (int64_t[ONNX_DIMS_MAX]){0}, ONNX_DIMS_MAX);
-    int axes[ONNX_DIMS_MAX];
+    int axes[ONNX_DIMS_MAX] = {0};
     int64_t dim[ONNX_DIMS_MAX] = {0};
     if (!a || more < 0)
         return false;
@@ -383,7 +383,7 @@ static void put_part(const onnx_array *to, const onnx_array *from, int axis, int
         outer *= to->dim[d];
     const size_t row = (size_t)to->dim[axis] * inner, part = (size_t)from->dim[axis] * inner;
     for (int64_t i = 0; i < outer; i++)
-        memcpy((char *)(uintptr_t)to->data + (size_t)i * row + (size_t)at * inner, (const char *)from->data + (size_t)i * part, part);
+        memcpy((char *)to->data + (size_t)i * row + (size_t)at * inner, (const char *)from->data + (size_t)i * part, part);
 }
 
 bool onnx_fold_concat(onnx_importer *im, const onnx_node *node)
@@ -452,7 +452,7 @@ bool onnx_fold_gather(onnx_importer *im, const onnx_node *node)
             const int64_t id = array_integer(ids, i), row = id < 0 ? id + size : id;
             if (row < 0 || row >= size)
                 return ONNX_WRONG(im, "index %lld is not one of %lld", (long long)id, (long long)size);
-            memcpy((char *)(uintptr_t)to->data + (size_t)(o * count + i) * bytes, (const char *)a->data + (size_t)(o * size + row) * bytes, bytes);
+            memcpy((char *)to->data + (size_t)(o * count + i) * bytes, (const char *)a->data + (size_t)(o * size + row) * bytes, bytes);
         }
     return onnx_set_known(im, 0, to);
 }

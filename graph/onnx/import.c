@@ -13,6 +13,7 @@
 #include "graph/base/text.h"
 #include "graph/model/build.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,12 +98,12 @@ onnx_value *onnx_value_make(onnx_importer *im, const char *name)
 
 /* ---- readers ---- */
 
-static bool read_by(onnx_importer *im, const char *name, const onnx_node *node)
+static bool read_by(onnx_importer *im, const char *name, const onnx_node *node, int times)
 {
     onnx_value *value = *name ? entry(im, &im->readers, name) : NULL;
     if (value) {
         value->reader = node;
-        value->readers++;
+        value->readers += times;
     }
     return value || !*name;
 }
@@ -114,13 +115,13 @@ static bool take_readers(onnx_importer *im, const onnx_graph *graph)
     for (int i = 0; i < graph->nodes.count && ok; i++) {
         const onnx_node *node = &graph->nodes.item[i];
         for (int k = 0; k < node->in.count && ok; k++)
-            ok = read_by(im, node->in.item[k], node);
+            ok = read_by(im, node->in.item[k], node, 1);
         for (int k = 0; k < node->attributes.count && ok; k++)
             if (node->attributes.item[k].g)
                 ok = take_readers(im, node->attributes.item[k].g);
     }
     for (int i = 0; i < graph->outputs.count && ok; i++)
-        ok = read_by(im, graph->outputs.item[i].name, NULL) && read_by(im, graph->outputs.item[i].name, NULL);
+        ok = read_by(im, graph->outputs.item[i].name, NULL, 2);
     return ok;
 }
 
@@ -220,7 +221,7 @@ static bool uniform(const onnx_array *a)
     const size_t bytes = onnx_type_bytes(a->type), count = (size_t)array_count(a);
     const char *data = a->data;
     return count > 1 && !memcmp(data, data + bytes, (count - 1) * bytes) &&
-           (onnx_type_real(a->type) ? array_real(a, 0) - array_real(a, 0) == 0 : llabs(array_integer(a, 0)) < INT64_C(1) << 53);
+           (onnx_type_real(a->type) ? isfinite(array_real(a, 0)) : llabs(array_integer(a, 0)) < INT64_C(1) << 53);
 }
 
 /* A constant whose elements are equal needs no bytes in a file. */
@@ -611,7 +612,7 @@ static bool given_elements(onnx_importer *im, const weir_onnx_value *given, onnx
 static bool take_value(onnx_importer *im, const onnx_graph *graph, const weir_onnx_value *given)
 {
     const onnx_port *port = port_find(graph, given->name);
-    onnx_array from;
+    onnx_array from = {0};
     if (!given_elements(im, given, &from))
         return false;
     onnx_array *array = onnx_array_new(im, port && onnx_type_bytes(port->type) ? port->type : from.type, from.rank, from.dim);
@@ -751,7 +752,7 @@ static bool build(onnx_importer *im, const onnx_model *model)
 weir_graph *weir_graph_from_onnx_at(const char *path, const weir_onnx_opts *given)
 {
     weir_onnx_opts opts;
-    onnx_model model;
+    onnx_model model = {0};
     if (error_null(path, "weir_graph_from_onnx", "path") || opts_read(&opts, sizeof opts, given, "weir_graph_from_onnx"))
         return NULL;
     weir_graph *g = weir_graph_new(opts.name ? opts.name : path);

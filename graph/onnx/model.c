@@ -199,7 +199,7 @@ static int open_external(reader *r, const char *location, const char **why)
     return reading_open(file, why);
 }
 
-static const void *read_external(reader *r, const tensor_parts *parts, const char *name, uint64_t bytes)
+static void *read_external(reader *r, const tensor_parts *parts, const char *name, uint64_t bytes)
 {
     const char *why = "it names no file";
     int fd = parts->location ? open_external(r, parts->location, &why) : -1;
@@ -223,9 +223,9 @@ static const void *read_external(reader *r, const tensor_parts *parts, const cha
 }
 
 /* The raw bytes where they are, if the elements are aligned there, else a copy of them. */
-static const void *raw_elements(reader *r, const struct proto *raw, size_t element)
+static void *raw_elements(reader *r, const struct proto *raw, size_t element)
 {
-    return (uintptr_t)raw->at % element ? pool_copy(r->pool, raw->at, raw->left) : raw->at;
+    return (uintptr_t)raw->at % element ? pool_copy(r->pool, raw->at, raw->left) : (void *)raw->at;
 }
 
 static void take_elements(reader *r, const struct proto *message, const tensor_parts *parts, onnx_initializer *tensor)

@@ -53,7 +53,7 @@ typedef struct onnx_array {
     int type;            /* enum onnx_type */
     int rank;
     int64_t dim[ONNX_DIMS_MAX];
-    const void *data;    /* row-major, of the C type */
+    void *data;          /* row-major, of the C type; not changed once the array is a value */
 } onnx_array;
 
 typedef struct onnx_graph onnx_graph;

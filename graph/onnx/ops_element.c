@@ -4,6 +4,7 @@
  */
 #include "graph/onnx/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- one input ---- */
@@ -87,7 +88,7 @@ static bool number_of(const onnx_value *value, const onnx_value *other, double *
     if (value->known->rank > rank)
         return false;
     *number = array_real(value->known, 0);
-    return *number == *number && *number - *number == 0; /* finite */
+    return isfinite(*number);
 }
 
 /* The node as scale * x + shift; NULL: it is none. */

@@ -49,7 +49,7 @@ static weir_tensor *of_direction(recurrent *m, int i, int axis, int rank, const 
             return own ? ONNX_WRONG(m->im, "input %d has %lld elements, and not %lld", i, (long long)array_count(value->known),
                                     (long long)(count * m->directions)), NULL : (onnx_no_memory(m->im), NULL);
         *own = (onnx_array){.type = value->known->type, .rank = rank,
-                            .data = (const char *)value->known->data + (size_t)(m->direction * count) * onnx_type_bytes(value->known->type)};
+                            .data = (char *)value->known->data + (size_t)(m->direction * count) * onnx_type_bytes(value->known->type)};
         memcpy(own->dim, dim, sizeof *dim * (size_t)rank);
         return onnx_constant(m->im, own);
     }

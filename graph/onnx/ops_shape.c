@@ -56,7 +56,7 @@ bool onnx_op_dropout(onnx_importer *im, const onnx_node *node)
     const weir_shape shape = onnx_shape(im, onnx_in(im, 0));
     onnx_array *mask = onnx_array_new(im, ONNX_BOOL, shape.rank, shape.dim);
     if (mask)
-        memset((void *)(uintptr_t)mask->data, 1, (size_t)array_count(mask));
+        memset(mask->data, 1, (size_t)array_count(mask));
     return onnx_set_known(im, 1, mask);
 }
 

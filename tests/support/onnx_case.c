@@ -36,7 +36,7 @@ static int type_of(const onnx_array *a, const onnx_port *port)
 
 static weir_array array_of(const onnx_array *a)
 {
-    weir_array array = {.data = (void *)(uintptr_t)a->data, .dtype = onnx_dtype(a->type), .shape = {.rank = a->rank}};
+    weir_array array = {.data = a->data, .dtype = onnx_dtype(a->type), .shape = {.rank = a->rank}};
     for (int d = 0; d < a->rank && d < WEIR_DIMS_MAX; d++)
         array.shape.dim[d] = a->dim[d];
     return array;
