@@ -69,6 +69,27 @@ Test(signatures, of_binary_ops, .timeout = 60)
     check_two(&op_add_many, NULL, SHAPE(5, 7), SHAPE(5, 7));
 }
 
+Test(signatures, of_choices, .timeout = 60)
+{
+    const weir_shape a[] = {SHAPE(5, 7), SHAPE(7), SHAPE(2, 1, 7)}, b[] = {SHAPE(5, 7), SHAPE(5, 1), SHAPE()};
+    const masked_attrs kept = {0}, dropped = {1};
+    const clip_attrs both = {-0.5, 0.75}, below = {0, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        kernel_check c = kernel_check_new(&op_where, NULL, SEED), m = kernel_check_new(&op_masked, i ? &kept : &dropped, SEED);
+        kernel_check_in(&c, WEIR_U8, SHAPE(5, 7));
+        kernel_check_in(&c, WEIR_F32, a[i]);
+        kernel_check_in(&c, WEIR_F32, b[i]);
+        check(&c);
+        kernel_check_in(&m, WEIR_U8, b[i]);
+        kernel_check_in(&m, WEIR_F32, a[i]);
+        check(&m);
+    }
+    check_one(&op_clip, &both, SHAPE(5, 2, 7));
+    check_one(&op_clip, &below, SHAPE(5, 7));
+    check_two(&op_clip_grad, &both, SHAPE(5, 7), SHAPE(5, 7));
+    check_one(&op_is_nan, NULL, SHAPE(5, 7));
+}
+
 Test(signatures, of_reductions, .timeout = 60)
 {
     const weir_op *ops[] = {&op_sum, &op_mean, &op_max};
