@@ -238,6 +238,30 @@ MISTAKE(shapes_that_do_not_broadcast, "@: add: shapes [8, 3] and [8, 4] do not b
 MISTAKE(an_integer_activated, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_relu(ids()))
 MISTAKE(dtypes_that_differ, "@: add: dtypes f32 and i32 differ",
         HERE weir_add(matrix("a", 4, 4), ids()))
+static weir_tensor *four(weir_dtype dtype, const char *name)
+{
+    return weir_input(g, dtype, {4}, .name = name);
+}
+MISTAKE(a_small_integer_added, "@: add: input 0 is i8, and only f32, f16, bf16, i32 or i64 will do",
+        HERE weir_add(four(WEIR_I8, "a"), four(WEIR_I8, "b")))
+MISTAKE(a_byte_without_a_sign, "@: sign: input 0 is u8, and only f32, f16, bf16, i32 or i64 will do",
+        HERE weir_sign(four(WEIR_U8, "a")))
+MISTAKE(an_integer_turned, "@: sin: input 0 is i64, and only f32, f16 or bf16 will do", HERE weir_sin(four(WEIR_I64, "a")))
+MISTAKE(a_power_of_integers, "@: pow: input 0 is i32, and only f32, f16 or bf16 will do",
+        HERE weir_pow(ids(), four(WEIR_I32, "b")))
+MISTAKE(a_comparison_of_two_dtypes, "@: less: dtypes i32 and f32 differ", HERE weir_greater(matrix("a", 8, 4), ids()))
+MISTAKE(a_comparison_of_small_integers, "@: equal: the inputs are i8, and only f32, f16, bf16, i32, i64 or u8 will do",
+        HERE weir_equal(four(WEIR_I8, "a"), four(WEIR_I8, "b")))
+MISTAKE(a_number_as_a_truth, "@: logical_and: input 1 is i32, and only u8 will do", HERE weir_and(four(WEIR_U8, "a"), ids()))
+MISTAKE(a_number_that_is_not, "@: logical_not: input 0 is i32, and only u8 will do", HERE weir_not(ids()))
+MISTAKE(an_integer_that_is_nan, "@: is_nan: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_is_nan(ids()))
+MISTAKE(a_condition_of_numbers, "@: where: the condition is i32, not u8",
+        HERE weir_where(ids(), matrix("a", 2, 4), matrix("b", 2, 4)))
+MISTAKE(a_choice_of_two_dtypes, "@: where: dtypes i32 and f32 differ",
+        HERE weir_where(four(WEIR_U8, "c"), ids(), matrix("a", 8, 4)))
+MISTAKE(a_choice_of_wrong_shapes, "@: where: shapes [4, 2, 3] and [2, 5] do not broadcast",
+        HERE weir_where(weir_reshape(four(WEIR_U8, "c"), {4, 1, 1}), matrix("a", 2, 3), matrix("b", 2, 5)))
+MISTAKE(bounds_that_cross, "@: clip: .lo is 2 and .hi is 1; .lo is at most .hi", HERE weir_clip(matrix("a", 8, 4), .lo = 2, .hi = 1))
 MISTAKE(a_mean_without_a_count,
         "@: mean: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
         HERE weir_mean(matrix("a", 8, 3), .axes = {1}))

@@ -173,6 +173,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rules_product dual_rules_product
 #define rules_conv dual_rules_conv
 #define rules_element dual_rules_element
+#define rules_reduce dual_rules_reduce
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss
 #define rules_update dual_rules_update

@@ -6,8 +6,9 @@
 #define sizes_differ product_sizes_differ /* each name is of two files */
 #include "graph/verify/rules_product.c"
 #include "graph/verify/rules_conv.c"
-#define norm norm_sizes
 #include "graph/verify/rules_element.c"
+#define norm norm_sizes
+#include "graph/verify/rules_reduce.c"
 #undef norm
 #include "graph/verify/rules_model.c"
 #include "graph/verify/rules_loss.c"

@@ -78,14 +78,14 @@ WEIR_BINARY_LIST(X)
 /* a to the power of b, as C's pow(): 0^0 is 1; of a negative a only integer powers exist, and others are NaN. The gradients are
  * b a^(b-1), which is 0 at b = 0, and log(a) a^b, which is 0 at a = 0 with b >= 0, and NaN for a negative a. */
 #define weir_pow(a, b, ...) weir_pow_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
-/* Comparisons: u8, 1 where it is true and else 0. Operands are of one dtype: f32, f16, bf16, i64, i32 or u8. Of NaN all are
- * false. No gradient flows through them. */
+/* Comparisons: u8, 1 where it is true and else 0. Operands are of one dtype: f32, f16, bf16, i64, i32 or u8. A comparison with
+ * NaN is false. No gradient flows through one. */
 #define weir_equal(a, b, ...) weir_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_less(a, b, ...) weir_less_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_less_equal(a, b, ...) weir_less_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_greater(a, b, ...) weir_greater_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_greater_equal(a, b, ...) weir_greater_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
-/* Of two u8, each of which is true unless it is 0: u8, 1 or 0. */
+/* These take two u8, each of which is true unless it is 0, and make u8, 1 or 0. */
 #define weir_and(a, b, ...) weir_and_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_or(a, b, ...) weir_or_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_xor(a, b, ...) weir_xor_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))

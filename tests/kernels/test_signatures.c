@@ -6,9 +6,11 @@
 #include "kernels/shape/fill.h"
 #include "kernels/shape/shape.h"
 #include "tests/support/op_check.h"
+#include "tests/support/run.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <string.h>
 
 enum { SEED = 31337 };
 
@@ -68,6 +70,74 @@ Test(signatures, of_binary_ops, .timeout = 60)
         check_two(ops[o], NULL, SHAPE(), SHAPE(4));
     }
     check_two(&op_add_many, NULL, SHAPE(5, 7), SHAPE(5, 7));
+}
+
+Test(signatures, of_choices, .timeout = 60)
+{
+    const weir_shape a[] = {SHAPE(5, 7), SHAPE(7), SHAPE(2, 1, 7)}, b[] = {SHAPE(5, 7), SHAPE(5, 1), SHAPE()};
+    const masked_attrs kept = {0}, dropped = {1};
+    const clip_attrs both = {-0.5, 0.75}, below = {0, INFINITY};
+    for (int i = 0; i < 3; i++) {
+        kernel_check c = kernel_check_new(&op_where, NULL, SEED), m = kernel_check_new(&op_masked, i ? &kept : &dropped, SEED);
+        kernel_check_in(&c, WEIR_U8, SHAPE(5, 7));
+        kernel_check_in(&c, WEIR_F32, a[i]);
+        kernel_check_in(&c, WEIR_F32, b[i]);
+        check(&c);
+        kernel_check_in(&m, WEIR_U8, b[i]);
+        kernel_check_in(&m, WEIR_F32, a[i]);
+        check(&m);
+    }
+    check_one(&op_clip, &both, SHAPE(5, 2, 7));
+    check_one(&op_clip, &below, SHAPE(5, 7));
+    check_two(&op_clip_grad, &both, SHAPE(5, 7), SHAPE(5, 7));
+    check_one(&op_is_nan, NULL, SHAPE(5, 7));
+}
+
+/* As the functions of the DSL say it: greater and less share an op. Element i of a and b is an integer from 0 to 4. */
+static double told(const char *name, double a, double b)
+{
+    const double values[] = {a == b, a < b, a <= b, a > b, a >= b, a > b && a != 3, a > b || a == 3, a == b ? a == 0 : a != 0,
+                             fmin(a, b), fmax(a, b), a == b ? -a : b, b < 2 ? 2 : b, fmin(fmax(a, 0), 3)};
+    static const char *const names[] = {"equal", "less", "less_equal", "greater", "greater_equal", "and", "or", "xor",
+                                        "min", "max", "where", "lo", "both"};
+    int at = 0;
+    while (strcmp(names[at], name))
+        at++;
+    return values[at];
+}
+
+Test(signatures, functions_of_two_say_what_their_names_say)
+{
+    weir_graph *g = weir_graph_new("two");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *a = weir_input(g, WEIR_I64, {5, 3}, .name = "a", .sbp = {WEIR_S(0)});
+    weir_tensor *b = weir_input(g, WEIR_I64, {5, 3}, .name = "b"), *three = weir_cast(weir_equal(a, a), WEIR_I64);
+    three = weir_add(weir_add(three, three), three);
+    weir_tensor *equal = weir_equal(a, b), *greater = weir_greater(a, b), *zero = weir_equal(a, weir_sub(a, a));
+    weir_fetch(equal, .name = "equal");
+    weir_fetch(weir_less(a, b), .name = "less");
+    weir_fetch(weir_less_equal(a, b), .name = "less_equal");
+    weir_fetch(greater, .name = "greater");
+    weir_fetch(weir_greater_equal(a, b), .name = "greater_equal");
+    weir_fetch(weir_and(greater, weir_not(weir_equal(a, three))), .name = "and");
+    weir_fetch(weir_or(greater, weir_equal(a, three)), .name = "or");
+    weir_fetch(weir_xor(weir_not(equal), zero), .name = "xor");
+    weir_fetch(weir_min2(a, b), .name = "min");
+    weir_fetch(weir_max2(a, b), .name = "max");
+    weir_fetch(weir_where(equal, weir_neg(a), b), .name = "where");
+    weir_fetch(weir_clip(weir_cast(b, WEIR_F32), .lo = 2), .name = "lo");
+    weir_fetch(weir_clip(weir_cast(a, WEIR_F32), .lo = WEIR_ZERO, .hi = 3), .name = "both");
+    weir_plan *plan = run_compile(g, (weir_compile_opts){.size = sizeof(weir_compile_opts), .src = WEIR_HERE});
+    run r = run_plan(plan, 2, 2);
+    cr_expect_eq(r.count, 13);
+    for (int e = 0; e < r.count; e++)
+        for (int64_t i = 0; i < r.entry[e].count; i++) {
+            const double x = run_input("a", WEIR_I64, i / 15, 0, i % 15), y = run_input("b", WEIR_I64, i / 15, 0, i % 15);
+            cr_expect_eq(r.entry[e].value[i], told(r.entry[e].name, x, y), "%s of %g and %g is %g", r.entry[e].name, x, y,
+                         r.entry[e].value[i]);
+        }
+    run_free(&r);
+    weir_plan_free(plan);
 }
 
 Test(signatures, of_reductions, .timeout = 60)

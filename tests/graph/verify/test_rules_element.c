@@ -1,4 +1,4 @@
-/* test_rules_element.c: the rules of functions of elements, reductions, norms and dropout, held against the CPU kernels. */
+/* test_rules_element.c: the rules of functions of elements, choices, reductions, norms and dropout, held against the CPU kernels. */
 #include "tests/graph/verify/rule_check.h"
 
 TestSuite(rules_of_elements, .timeout = 60);
@@ -59,7 +59,7 @@ static void make_div(rule_check *c)
     check_fill(c, &c->in[1], 0.5, 2);
 }
 
-/* Of integers from -1 to 2, so that many are equal. */
+/* Both operands are integers from -2 to 2, so that many are equal. */
 static void make_pair_of_few(rule_check *c)
 {
     make_pair(c);
@@ -341,26 +341,32 @@ static const check_case element_cases[] = {
     {"silu", make_function}, {"sqrt_grad", make_slope_of_positive}, {"tanh_grad", make_slope}, {"sigmoid_grad", make_slope},
     {"abs", make_function}, {"sin", make_function}, {"cos", make_function}, {"erf", make_function}, {"gelu_erf", make_function},
     {"softplus", make_function}, {"reciprocal", make_function_of_positive}, {"floor", make_function}, {"ceil", make_function},
-    {"round", make_function}, {"sign", make_function}, {"abs_grad", make_slope}, {"sin_grad", make_slope}, {"cos_grad", make_slope},
-    {"erf_grad", make_slope}, {"gelu_erf_grad", make_slope}, {"softplus_grad", make_slope}, {"reciprocal_grad", make_slope},
-    {"relu_grad", make_relu_grad}, {"gelu_grad", make_slope}, {"silu_grad", make_slope}, {"add", make_pair},
-    {"sub", make_pair}, {"mul", make_pair}, {"div", make_div},
-    {"min2", make_pair_of_few}, {"max2", make_pair_of_few}, {"pow", make_power}, {"pow_da", make_power}, {"pow_db", make_power},
-    {"equal", make_test}, {"less", make_test}, {"less_equal", make_test}, {"logical_and", make_bytes},
-    {"logical_or", make_bytes}, {"logical_xor", make_bytes}, {"logical_not", make_not}, {"is_nan", make_truth},
-    {"where", make_where}, {"masked", make_masked}, {"clip", make_clip}, {"clip_grad", make_clip_grad}, {"add_many", make_add_many}, {"affine", make_affine},
-    {"cast", make_cast}, {"sum", make_sum}, {"mean", make_mean}, {"max", make_max}, {"max_grad", make_max_grad},
-    {"sum_to", make_sum_to}, {"argmax", make_argmax}, {"softmax", make_softmax}, {"softmax_grad", make_softmax_grad},
-    {"layernorm", make_norm}, {"layernorm_grad", make_norm_grad}, {"rmsnorm", make_norm}, {"rmsnorm_grad", make_norm_grad},
-    {"dropout", make_dropout}, {"dropout_grad", make_dropout_grad},
+    {"round", make_function}, {"sign", make_function}, {"abs_grad", make_slope}, {"sin_grad", make_slope},
+    {"cos_grad", make_slope}, {"erf_grad", make_slope}, {"gelu_erf_grad", make_slope}, {"softplus_grad", make_slope},
+    {"reciprocal_grad", make_slope}, {"relu_grad", make_relu_grad}, {"gelu_grad", make_slope}, {"silu_grad", make_slope},
+    {"add", make_pair}, {"sub", make_pair}, {"mul", make_pair}, {"div", make_div}, {"min2", make_pair_of_few},
+    {"max2", make_pair_of_few}, {"pow", make_power}, {"pow_da", make_power}, {"pow_db", make_power}, {"equal", make_test},
+    {"less", make_test}, {"less_equal", make_test}, {"logical_and", make_bytes}, {"logical_or", make_bytes},
+    {"logical_xor", make_bytes}, {"logical_not", make_not}, {"is_nan", make_truth}, {"where", make_where},
+    {"masked", make_masked}, {"clip", make_clip}, {"clip_grad", make_clip_grad}, {"add_many", make_add_many},
+    {"affine", make_affine}, {"cast", make_cast},
+};
+
+static const check_case reduce_cases[] = {
+    {"sum", make_sum}, {"mean", make_mean}, {"max", make_max}, {"max_grad", make_max_grad}, {"sum_to", make_sum_to},
+    {"argmax", make_argmax}, {"softmax", make_softmax}, {"softmax_grad", make_softmax_grad}, {"layernorm", make_norm},
+    {"layernorm_grad", make_norm_grad}, {"rmsnorm", make_norm}, {"rmsnorm_grad", make_norm_grad}, {"dropout", make_dropout},
+    {"dropout_grad", make_dropout_grad},
 };
 
 Test(rules_of_elements, a_function_of_elements_computes_what_its_kernel_computes)
 {
     CHECK_TABLE(rules_element, element_cases, check_run);
+    CHECK_TABLE(rules_reduce, reduce_cases, check_run);
 }
 
 Test(rules_of_elements, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
 {
     CHECK_TABLE(rules_element, element_cases, check_shaken);
+    CHECK_TABLE(rules_reduce, reduce_cases, check_shaken);
 }
