@@ -78,6 +78,8 @@ BUILDER(prod, weir_prod(x[0]))
 BUILDER(argmin, weir_argmin(x[0], .axis = 0))
 BUILDER(argmax_along, weir_argmax(x[0], .axis = 0, .keep = true))
 BUILDER(argmax_last, weir_argmax_at(x[0], WEIR_OPTS(weir_op_opts)))
+BUILDER(pad, weir_pad(x[0], .before = {1}, .value = 2))
+BUILDER(resize, weir_resize(x[0], {2, 4}))
 BUILDER(gather, weir_gather(x[0], x[1], 0))
 BUILDER(gather_nd, weir_gather_nd(x[0], x[1], 0))
 BUILDER(gather_elements, weir_gather_elements(x[0], x[1], 0))
@@ -126,6 +128,7 @@ static const struct builder builders[] = {
     TAKES(lrn, 1, 0),
     TAKES(gather, 2, 0), TAKES(gather_nd, 2, 0),
     TAKES(gather_elements, 2, 0),
+    TAKES(pad, 1, 0), TAKES(resize, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */

@@ -1,6 +1,8 @@
 /* graph/verify/rules_index.c: constants and ranges, slices by steps, products of elements, elements by ids. See rule.h. */
 #include "graph/verify/rule.h"
 
+#include <math.h>
+
 static bool index_sizes_differ(const rule_call *call)
 {
     return rule_refuse(call, "the sizes of its operands do not fit each other");
@@ -361,6 +363,61 @@ static bool gather_elements_of(const rule_call *call, bool grad)
     return true;
 }
 
+/* ---- other sizes ---- */
+
+/* The coordinate of place j, as ONNX's Resize has it. The numbers are those of weir_resize_opts. */
+static double coordinate_of(const rule_call *call, double j)
+{
+    const double size = (double)rule_int(call, "size", 0), count = (double)rule_int(call, "count", 0), scale = rule_real(call, "scale", 0);
+    switch (rule_int(call, "coordinates", 0)) {
+    case 1:
+        return j / scale;
+    case 2:
+        return count > 1 ? j * (size - 1) / (count - 1) : 0;
+    case 3:
+        return count > 1 ? (j + 0.5) / scale - 0.5 : 0;
+    default:
+        return (j + 0.5) / scale - 0.5;
+    }
+}
+
+/* The weight that place s of the input has in place j of the output. */
+static double resize_weight(const rule_call *call, int64_t s, int64_t j)
+{
+    const double last = (double)rule_int(call, "size", 0) - 1;
+    double at = coordinate_of(call, (double)j);
+    if (!rule_int(call, "mode", 0)) {
+        const int64_t round = rule_int(call, "round", 0);
+        at = round == 0 ? ceil(at - 0.5) : round == 1 ? floor(at + 0.5) : round == 2 ? floor(at) : ceil(at);
+    }
+    at = fmin(fmax(at, 0), last);
+    return fmax(0, 1 - fabs(at - (double)s));
+}
+
+static bool resize_of(const rule_call *call, bool grad)
+{
+    if (!index_operands(call, 1))
+        return false;
+    const rule_array *from = &call->in[0], *to = &call->out[0];
+    const int axis = index_axis(call, from->rank);
+    const int64_t size = rule_int(call, "size", 0), count = rule_int(call, "count", 0);
+    if (axis < 0 || !index_alike_but(from, to, axis) || from->shape[axis] != (grad ? count : size) ||
+        to->shape[axis] != (grad ? size : count))
+        return index_sizes_differ(call);
+    for (int64_t n = 0; n < to->count; n++) {
+        int64_t index[WEIR_DIMS_MAX] = {0};
+        rule_index(to, n, index);
+        const int64_t own = index[axis];
+        to->at[n] = field_int(0);
+        for (index[axis] = 0; index[axis] < from->shape[axis]; index[axis]++) {
+            const double weight = grad ? resize_weight(call, own, index[axis]) : resize_weight(call, index[axis], own);
+            if (weight > 0)
+                to->at[n] = field_add(to->at[n], field_mul(field_real(weight), from->at[index_at(from, index)]));
+        }
+    }
+    return true;
+}
+
 #define INDEX_RULES(name)                                   \
     static bool name##_rule(const rule_call *call)          \
     {                                                       \
@@ -373,6 +430,7 @@ static bool gather_elements_of(const rule_call *call, bool grad)
 INDEX_RULES(gather)
 INDEX_RULES(gather_nd)
 INDEX_RULES(gather_elements)
+INDEX_RULES(resize)
 
 const rule_entry rules_index[] = {
     {"constant", constant_rule},
@@ -387,5 +445,7 @@ const rule_entry rules_index[] = {
     {"gather_nd_grad", gather_nd_grad_rule},
     {"gather_elements", gather_elements_rule},
     {"gather_elements_grad", gather_elements_grad_rule},
+    {"resize", resize_rule},
+    {"resize_grad", resize_grad_rule},
     {NULL, NULL},
 };

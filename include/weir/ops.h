@@ -479,6 +479,44 @@ weir_tensor *weir_gather_nd_at(weir_tensor *x, weir_tensor *ids, int batch_dims,
     weir_gather_elements_at(x, ids, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_gather_elements_at(weir_tensor *x, weir_tensor *ids, int axis, const weir_op_opts *opts);
 
+/* ---- borders and sizes ---- */
+enum { WEIR_PAD_CONSTANT, WEIR_PAD_EDGE, WEIR_PAD_REFLECT };
+typedef struct weir_pad_opts {
+    size_t size;
+    weir_src src;
+    int64_t before[WEIR_DIMS_MAX], after[WEIR_DIMS_MAX]; /* elements that are added to each dimension [0] */
+    const char *name;
+    int mode;     /* CONSTANT: `value`; EDGE: the element at the end; REFLECT: mirrored at that element [CONSTANT] */
+    double value; /* of CONSTANT [0] */
+} weir_pad_opts;
+/* x with more elements at the ends of its dimensions. Any dtype. REFLECT adds fewer than the dimension has.
+ * weir_pad(x, .before = {0, 1}, .after = {0, 2}) */
+#define weir_pad(x, ...) weir_pad_at(x, WEIR_OPTS(weir_pad_opts, __VA_ARGS__))
+weir_tensor *weir_pad_at(weir_tensor *x, const weir_pad_opts *opts);
+
+enum { WEIR_RESIZE_NEAREST, WEIR_RESIZE_LINEAR };
+enum {
+    WEIR_COORDINATES_HALF_PIXEL,         /* (j + 1/2) / scale - 1/2 */
+    WEIR_COORDINATES_ASYMMETRIC,         /* j / scale */
+    WEIR_COORDINATES_ALIGN_CORNERS,      /* j (size - 1) / (count - 1) */
+    WEIR_COORDINATES_PYTORCH_HALF_PIXEL, /* as HALF_PIXEL; 0 for a dimension that becomes 1 */
+};
+enum { WEIR_ROUND_PREFER_FLOOR, WEIR_ROUND_PREFER_CEIL, WEIR_ROUND_FLOOR, WEIR_ROUND_CEIL };
+typedef struct weir_resize_opts {
+    size_t size;
+    weir_src src;
+    int64_t dims[WEIR_DIMS_MAX]; /* of the result, as many as x has */
+    const char *name;
+    int mode;                    /* [WEIR_RESIZE_NEAREST] */
+    int coordinates;             /* place j of `count` comes from this coordinate of `size` places [HALF_PIXEL] */
+    int round;                   /* of NEAREST: halves down, halves up, down, up [PREFER_FLOOR] */
+    double scale[WEIR_DIMS_MAX]; /* of the coordinates [count / size of each dimension] */
+} weir_resize_opts;
+/* x with other sizes, as ONNX's Resize: each element is the nearest one, or interpolated between neighbours; beyond the ends it is the
+ * element at the end. NEAREST takes any dtype. weir_resize(x, {1, 3, 64, 64}, .mode = WEIR_RESIZE_LINEAR) */
+#define weir_resize(x, ...) weir_resize_at(x, WEIR_OPTS(weir_resize_opts, .dims = __VA_ARGS__))
+weir_tensor *weir_resize_at(weir_tensor *x, const weir_resize_opts *opts);
+
 /* ---- without inputs ----
  *
  * These are filled by a kernel once a step, on the mesh of the innermost WEIR_ON or else the graph's first mesh. A checkpoint

@@ -216,6 +216,13 @@ static weir_tensor *to_shape(const weir_op *op, weir_tensor *x, const weir_shape
     return weir_op_apply(&(weir_apply){src, NULL, op, NULL, &x, 1, &attrs}, NULL);
 }
 
+weir_tensor *shape_same(weir_tensor *x, const char *name, weir_src src)
+{
+    const weir_type type = weir_tensor_type(x);
+    const shape_attrs attrs = shape_attrs_of(&type.shape);
+    return weir_op_apply(&(weir_apply){src, name, &op_reshape, NULL, &x, 1, &attrs}, NULL);
+}
+
 weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src)
 {
     return to_shape(&op_reshape, x, shape, src);

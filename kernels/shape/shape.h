@@ -42,6 +42,9 @@ bool shape_repeats(const weir_type *small, const weir_type *large, char *error, 
 weir_tensor *shape_reshape(weir_tensor *x, const weir_shape *shape, weir_src src);
 weir_tensor *shape_broadcast_to(weir_tensor *x, const weir_shape *shape, weir_src src);
 
+/* x under another name; NULL: a new one. */
+weir_tensor *shape_same(weir_tensor *x, const char *name, weir_src src);
+
 /* `x` with `before` zeros in front of it and `after` behind it along dimension `axis`. */
 weir_tensor *shape_pad(weir_tensor *x, int axis, int64_t before, int64_t after, weir_src src);
 

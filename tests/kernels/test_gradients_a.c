@@ -260,6 +260,23 @@ static weir_tensor *gather_elements_model(weir_graph *g)
 {
     return weir_gather_elements(param(g, "x", 6, 2, 0), some_ids(g, 3, 2), 0);
 }
+#define RESIZE_MODEL(name, ...)                                             \
+    static weir_tensor *name(weir_graph *g)                                 \
+    {                                                                       \
+        return weir_resize(param(g, "x", 3, 4, 2), {3, 7, 5}, __VA_ARGS__); \
+    }
+RESIZE_MODEL(resize_nearest, .mode = WEIR_RESIZE_NEAREST)
+RESIZE_MODEL(resize_linear, .mode = WEIR_RESIZE_LINEAR)
+RESIZE_MODEL(resize_corners, .mode = WEIR_RESIZE_LINEAR, .coordinates = WEIR_COORDINATES_ALIGN_CORNERS)
+#define PAD_MODEL(name, ...)                                                                                      \
+    static weir_tensor *name(weir_graph *g)                                                                       \
+    {                                                                                                             \
+        return weir_pad(param(g, "x", 3, 4, 2), .before = {2, 0, 1}, .after = {1, 3}, .mode = WEIR_PAD_##__VA_ARGS__); \
+    }
+PAD_MODEL(pad_zeros, CONSTANT)
+PAD_MODEL(pad_value, CONSTANT, .value = 0.5)
+PAD_MODEL(pad_edge, EDGE)
+PAD_MODEL(pad_reflect, REFLECT)
 static weir_tensor *pad_model(weir_graph *g)
 {
     return shape_pad(param(g, "x", 3, 4, 2), 1, 2, 1, WEIR_HERE);
@@ -274,7 +291,8 @@ Test(gradients, of_shape_ops, .timeout = 120)
 {
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
                                      slice_end_model, pad_model, concat_model, slice_step_model, reverse_model,
-                                     expand_model, gather_model, gather_nd_model, gather_elements_model};
+                                     expand_model, gather_model, gather_nd_model, gather_elements_model,
+                                     resize_nearest, resize_linear, resize_corners, pad_zeros, pad_value, pad_edge, pad_reflect};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }

@@ -2,6 +2,7 @@
  * every signature on 2 and 3 devices. */
 #include "kernels/common/ops.h"
 #include "kernels/index/index.h"
+#include "kernels/index/resize.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/fill.h"
 #include "kernels/shape/shape.h"
@@ -426,4 +427,81 @@ Test(index, wrong_ids_are_refused)
     kernel_check_refuses(&op_gather_elements, &(index_attrs){0}, wide, 2, "ids [7, 7] are not within x [5, 6] beside the axis");
     kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 2}, wide, 2, "ids are f32, not i32");
     kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 7}, wide, 2, "a tensor of 7 dimensions");
+}
+
+/* ---- other sizes ---- */
+
+/* The weight of place s of the input in place j of the output. */
+static double weight_of(const resize_attrs *a, int64_t s, int64_t j)
+{
+    const double most = (double)(a->size - 1);
+    double at = ((double)j + 0.5) / a->scale - 0.5;
+    if (a->coordinates == WEIR_COORDINATES_ASYMMETRIC)
+        at = (double)j / a->scale;
+    else if (a->coordinates == WEIR_COORDINATES_ALIGN_CORNERS)
+        at = a->count > 1 ? (double)j * most / (double)(a->count - 1) : 0;
+    else if (a->coordinates == WEIR_COORDINATES_PYTORCH_HALF_PIXEL && a->count == 1)
+        at = 0;
+    const double rounded[] = {ceil(at - 0.5), floor(at + 0.5), floor(at), ceil(at)};
+    at = fmin(fmax(a->mode == WEIR_RESIZE_NEAREST ? rounded[a->round] : at, 0), most);
+    return fmax(0, 1 - fabs(at - (double)s));
+}
+
+static void ref_resize(const kernel_check *c, int out, double *want)
+{
+    const resize_attrs *a = c->attrs;
+    const bool grad = c->op == &op_resize_grad;
+    for (int64_t n = 0; n < weir_shape_count(&c->out[out].shape); n++) {
+        int64_t index[WEIR_DIMS_MAX];
+        unravel(&c->out[out].shape, n, index);
+        const int64_t own = index[a->axis];
+        for (int64_t from = 0; from < c->in[0].shape.dim[a->axis]; from++) {
+            index[a->axis] = from;
+            want[n] += kernel_at(&c->in[0], ravel(&c->in[0].shape, index)) * (grad ? weight_of(a, own, from) : weight_of(a, from, own));
+        }
+    }
+}
+
+static void check_resize(weir_dtype dtype, resize_attrs attrs)
+{
+    weir_shape shape = SHAPE(3, 2, 5);
+    kernel_check c = kernel_check_new(&op_resize, &attrs, SEED), d = kernel_check_new(&op_resize_grad, &attrs, SEED);
+    const double exact = attrs.mode == WEIR_RESIZE_NEAREST ? 0 : 1e-6;
+    shape.dim[attrs.axis] = attrs.size;
+    kernel_check_in(&c, dtype, shape);
+    hold(&c, ref_resize, exact, 2 + weir_dtype_real(dtype));
+    if (!weir_dtype_real(dtype))
+        return;
+    shape.dim[attrs.axis] = attrs.count;
+    kernel_check_in(&d, dtype, shape);
+    hold(&d, ref_resize, 1e-6, 3);
+}
+
+Test(index, dimensions_are_resized_on_every_layout)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++)
+        check_resize((weir_dtype)dtype, (resize_attrs){1, 3, 7, WEIR_RESIZE_NEAREST, 0, 0, 7.0 / 3});
+    for (int coordinates = 0; coordinates < 4; coordinates++)
+        for (int round = 0; round < 4; round++) {
+            const int mode = round % 2;
+            check_resize(WEIR_F32, (resize_attrs){0, 5, 3, mode, coordinates, round, 0.6});
+            check_resize(WEIR_F32, (resize_attrs){2, 4, 8, mode, coordinates, round, 2});
+            check_resize(WEIR_BF16, (resize_attrs){1, 3, 1, !mode, coordinates, round, 1.0 / 3});
+        }
+}
+
+Test(index, wrong_sizes_are_refused)
+{
+    const weir_type x = {WEIR_F32, SHAPE(4, 6)}, ids = {WEIR_I32, SHAPE(4, 6)};
+    const resize_attrs mode = {0, 4, 8, 2, 0, 0, 2}, coordinates = {0, 4, 8, 0, 4, 0, 2}, round = {0, 4, 8, 0, 0, -1, 2},
+                       scale = {0, 4, 8, 0, 0, 0, 0}, size = {0, 5, 8, 0, 0, 0, 2}, none = {0, 4, 0, 0, 0, 0, 2},
+                       linear = {0, 4, 8, 1, 0, 0, 2}, axis = {2, 4, 8, 0, 0, 0, 2};
+    kernel_check_refuses(&op_resize, &mode, &x, 1, "mode 2: it must be WEIR_RESIZE_NEAREST or WEIR_RESIZE_LINEAR");
+    kernel_check_refuses(&op_resize, &coordinates, &x, 1, "coordinates 4: they must be one of WEIR_COORDINATES_");
+    kernel_check_refuses(&op_resize, &round, &x, 1, "rounding -1: it must be one of WEIR_ROUND_");
+    kernel_check_refuses(&op_resize, &scale, &x, 1, "a scale of 0: it must be above 0");
+    kernel_check_refuses(&op_resize, &size, &x, 1, "dimension 0 has 4 elements, not 5");
+    kernel_check_refuses(&op_resize, &none, &x, 1, "a dimension of 4 becomes one of 0: both must be at least 1");
+    kernel_check_refuses(&op_resize, &linear, &ids, 1, "input 0 is i32");
+    kernel_check_refuses(&op_resize, &axis, &x, 1, "axis 2 is not one of the 2 dimensions");
 }

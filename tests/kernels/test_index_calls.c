@@ -173,3 +173,49 @@ Test(index_calls, elements_by_ids)
     expect_mistake(gather_real, "gather: ids are f32, not i32");
     expect_mistake(gather_far, "gather: axis -3 is not one of the 2 dimensions");
 }
+
+/* ---- borders and sizes ---- */
+
+#define LINE() weir_reshape(weir_range(g, WEIR_F32, 3, .start = 1), {1, 3})
+CALL(pad_zeros, weir_pad(LINE(), .before = {1, 1}, .after = {0, 2}))
+CALL(pad_value, weir_pad(LINE(), .after = {0, 2}, .value = -0.5))
+CALL(pad_edge, weir_pad(LINE(), .before = {0, 2}, .after = {0, 1}, .mode = WEIR_PAD_EDGE))
+CALL(pad_reflect, weir_pad(LINE(), .before = {0, 2}, .after = {0, 1}, .mode = WEIR_PAD_REFLECT))
+CALL(pad_nothing, weir_pad(LINE(), .mode = WEIR_PAD_EDGE))
+CALL(pad_integers, weir_pad(weir_range(g, WEIR_I32, 2), .before = {1}, .value = 9))
+CALL(pad_below, weir_pad(x, .after = {0, -1}))
+CALL(pad_far, weir_pad(x, .before = {ROWS}, .mode = WEIR_PAD_REFLECT))
+CALL(pad_dims, weir_pad(x, .before = {0, 0, 1}))
+CALL(pad_mode, weir_pad(x, .before = {1}, .mode = 3))
+CALL(pad_number, weir_pad(weir_range(g, WEIR_I32, 2), .before = {1}, .value = 0.5))
+CALL(twice, weir_resize(weir_range(g, WEIR_F32, 2, .start = 1), {4}))
+CALL(twice_linear, weir_resize(weir_range(g, WEIR_F32, 2, .start = 1), {4}, .mode = WEIR_RESIZE_LINEAR))
+CALL(corners, weir_resize(LINE(), {1, 5}, .mode = WEIR_RESIZE_LINEAR, .coordinates = WEIR_COORDINATES_ALIGN_CORNERS))
+CALL(asymmetric, weir_resize(LINE(), {2, 5}, .coordinates = WEIR_COORDINATES_ASYMMETRIC, .round = WEIR_ROUND_FLOOR))
+CALL(scaled, weir_resize(LINE(), {1, 3}, .mode = WEIR_RESIZE_LINEAR, .coordinates = WEIR_COORDINATES_ASYMMETRIC, .scale = {0, 2}))
+CALL(resize_nothing, weir_resize(LINE(), {1, 3}))
+CALL(resize_dims, weir_resize(x, {ROWS}))
+CALL(resize_mode, weir_resize(x, {ROWS, 8}, .mode = 2))
+
+Test(index_calls, borders_and_sizes)
+{
+    VALUES(pad_zeros, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0);
+    VALUES(pad_value, 1, 2, 3, -0.5, -0.5);
+    VALUES(pad_edge, 1, 1, 1, 2, 3, 3);
+    VALUES(pad_reflect, 3, 2, 1, 2, 3, 2);
+    VALUES(pad_nothing, 1, 2, 3);
+    VALUES(pad_integers, 9, 0, 1);
+    VALUES(twice, 1, 1, 2, 2);
+    VALUES(twice_linear, 1, 1.25, 1.75, 2);
+    VALUES(corners, 1, 1.5, 2, 2.5, 3);
+    VALUES(asymmetric, 1, 1, 2, 2, 3, 1, 1, 2, 2, 3);
+    VALUES(scaled, 1, 1.5, 2);
+    VALUES(resize_nothing, 1, 2, 3);
+    expect_mistake(pad_below, "pad: 0 elements before and -1 behind dimension 1 must not be below 0; weir_slice() takes elements away");
+    expect_mistake(pad_far, "pad: 3 elements before and 0 behind dimension 0 must be fewer than the dimension has, to be reflected");
+    expect_mistake(pad_dims, "pad: 1 elements before and 0 behind dimension 2 are given, and x has fewer dimensions");
+    expect_mistake(pad_mode, "pad: mode 3: it must be WEIR_PAD_CONSTANT, WEIR_PAD_EDGE or WEIR_PAD_REFLECT");
+    expect_mistake(pad_number, "constant: 0.5 is no i32: it must be a whole number from -2147483648 to 2147483647");
+    expect_mistake(resize_dims, "resize: 1 dimensions are given, and x has 2");
+    expect_mistake(resize_mode, "resize: mode 2: it must be WEIR_RESIZE_NEAREST or WEIR_RESIZE_LINEAR");
+}

@@ -238,6 +238,8 @@ static weir_status call(const weir_kernel_args *args)
     X(reshape, dims, weir_reshape_at(x, o))                                 \
     X(transpose, dims, weir_transpose_at(x, o))                             \
     X(slice, slice, weir_slice_at(x, 0, 0, 1, o))                           \
+    X(pad, pad, weir_pad_at(x, o))                                          \
+    X(resize, resize, weir_resize_at(x, (o->dims[0] = 4, o)))               \
     X(gather, op, weir_gather_at(x, ids, 0, o))                             \
     X(gather_nd, op, weir_gather_nd_at(x, ids, 0, o))                       \
     X(gather_elements, op, weir_gather_elements_at(x, ids, 0, o))           \

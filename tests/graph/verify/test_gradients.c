@@ -137,6 +137,8 @@ static weir_tensor *indexes(weir_graph *g)
     weir_tensor *slices = weir_gather(x, ids, 1), *elements = weir_gather_elements(x, weir_reshape(ids, {2, 1, 2}), 2);
     weir_tensor *picked = weir_add(weighted(weir_mul(slices, slices)), weighted(weir_mul(elements, elements)));
     picked = weir_add(picked, weighted(weir_gather_nd(weir_mul(x, x), ids, 0)));
+    weir_tensor *sized = weir_resize(weir_pad(x, .after = {0, 1}, .mode = WEIR_PAD_EDGE), {2, 5, 7}, .mode = WEIR_RESIZE_LINEAR);
+    picked = weir_add(picked, weighted(weir_mul(sized, sized)));
     all = weir_add(all, picked);
     weir_tensor *scale = weir_add(weir_range(g, WEIR_F32, 4, .start = 1), weir_constant(g, WEIR_F32, {3, 1}, .value = 0.5));
     return weir_add(weir_add(weighted(weir_mul(back, back)), weighted(weir_mul(weir_mul(wide, x), scale))),

@@ -180,11 +180,33 @@ static void make_gather_elements(rule_check *c)
     add_indexed(c, "axis", check_coin(c) ? axis : axis - x.rank, x, ids, ids, all);
 }
 
+/* ---- other sizes ---- */
+
+static void make_resize(rule_check *c)
+{
+    const bool grad = strstr(c->op->name, "_grad") != NULL;
+    weir_shape few = check_shape(c, 1, 3), many = few;
+    const int axis = (int)check_from(c, 0, few.rank - 1);
+    const int64_t size = check_from(c, 1, 7), count = check_from(c, 1, 9);
+    const double scales[] = {(double)count / (double)size, 0.6, 2.5};
+    few.dim[axis] = size;
+    many.dim[axis] = count;
+    check_int(c, "axis", 0, check_coin(c) ? axis : axis - few.rank);
+    check_int(c, "size", 0, size);
+    check_int(c, "count", 0, count);
+    check_int(c, "mode", 0, check_from(c, 0, 1));
+    check_int(c, "coordinates", 0, check_from(c, 0, 3));
+    check_int(c, "round", 0, check_from(c, 0, 3));
+    check_real(c, "scale", scales[check_from(c, 0, 2)]);
+    check_in(c, WEIR_F32, grad ? many : few);
+    check_out(c, WEIR_F32, grad ? few : many);
+}
+
 static const check_case index_cases[] = {
     {"constant", make_constant}, {"range", make_range}, {"slice_step", make_slice_step}, {"place_step", make_place_step},
     {"prod", make_prod}, {"prod_grad", make_prod_grad}, {"gather", make_gather}, {"gather_grad", make_gather},
     {"gather_nd", make_gather_nd}, {"gather_nd_grad", make_gather_nd}, {"gather_elements", make_gather_elements},
-    {"gather_elements_grad", make_gather_elements},
+    {"gather_elements_grad", make_gather_elements}, {"resize", make_resize}, {"resize_grad", make_resize},
 };
 
 Test(rules_of_indexes, an_op_computes_what_its_kernel_computes)

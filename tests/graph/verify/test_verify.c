@@ -103,6 +103,9 @@ static weir_graph *indexed(weir_sbp first, weir_sbp second)
         weir_tensor *picked = weir_gather(h, weir_slice(ids, 0, 0, 1), 1), *few = weir_gather_nd(w, weir_slice(ids, 1, 0, 2), 0);
         weir_tensor *lines = weir_gather_elements(weir_slice(h, 0, 0, 2), weir_reshape(ids, {2, 3, 1}), 1);
         picked = weir_add(weir_mean(weir_mul(picked, picked)), weir_add(weir_mean(few), weir_mean(lines)));
+        weir_tensor *sized = weir_resize(weir_pad(h, .before = {0, 2}, .value = 0.5), {6, 5, 8}, .mode = WEIR_RESIZE_LINEAR);
+        sized = weir_pad(weir_resize(sized, {4, 5, 8}), .after = {1, 0, 2}, .mode = WEIR_PAD_REFLECT);
+        picked = weir_add(picked, weir_mean(weir_mul(sized, sized)));
         weir_fetch(weir_sum(wide), .name = "wide");
         all = weir_add(weir_add(all, weir_mean(wide)), picked);
         weir_fetch(weir_argmin(back, .axis = 0), .name = "where");
