@@ -21,6 +21,7 @@
 typedef struct trained {
     weir_tensor *parameter;
     weir_tensor *gradient; /* accumulated */
+    int part;              /* of the gradients, see "clipping" */
 } trained;
 
 enum { PARTS = WEIR_GROUPS_MAX + 1 }; /* of the gradients: each has a norm of its own */
@@ -62,6 +63,23 @@ static weir_tensor *step_sum(weir_tensor *each, const char *name)
     return node->out[0];
 }
 
+static bool clips_alone(const training *t, int part)
+{
+    return part && groups_clips(&t->optimizer, part - 1);
+}
+
+/* The name under which the norm of a part is fetched; NULL: it is not. */
+static const char *part_called(const training *t, int part)
+{
+    return part ? t->optimizer.groups[part - 1].norm : NULL;
+}
+
+static int part_of(const training *t, const weir_tensor *parameter)
+{
+    const int part = 1 + groups_of(&t->optimizer, parameter);
+    return clips_alone(t, part) || part_called(t, part) ? part : 0;
+}
+
 static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradient)
 {
     training *t = ctx;
@@ -71,7 +89,7 @@ static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradie
     gradient = step_sum(gradient, pool_text(&g->pool, "%s.grad", parameter->name));
     trained *item = gradient ? POOL_PUSH(&g->pool, &t->list) : NULL;
     if (item)
-        *item = (trained){parameter, gradient};
+        *item = (trained){parameter, gradient, part_of(t, parameter)};
 }
 
 typedef POOL_LIST(weir_tensor *) tensor_list;
@@ -113,23 +131,6 @@ static weir_tensor *sum_all(training *t, weir_mesh *mesh, const char *name, tens
  * Where there is part 0 alone and no norm is fetched, clip_scale makes its factor.
  */
 
-static bool clips_alone(const training *t, int part)
-{
-    return part && groups_clips(&t->optimizer, part - 1);
-}
-
-/* The name under which the norm of a part is fetched; NULL: it is not. */
-static const char *part_called(const training *t, int part)
-{
-    return part ? t->optimizer.groups[part - 1].norm : NULL;
-}
-
-static int part_of(const training *t, const trained *item)
-{
-    const int part = 1 + groups_of(&t->optimizer, item->parameter);
-    return clips_alone(t, part) || part_called(t, part) ? part : 0;
-}
-
 static double part_norm(const training *t, int part)
 {
     return part ? t->optimizer.groups[part - 1].clip_norm : t->optimizer.clip_norm;
@@ -142,7 +143,7 @@ static weir_tensor *mesh_squares(training *t, weir_mesh *mesh, int part)
     for (int i = 0; i < t->list.count; i++) {
         const trained *item = &t->list.item[i];
         weir_tensor *gradient = item->gradient;
-        if (part_of(t, item) == part && mesh_equal(item->parameter->mesh, mesh))
+        if (item->part == part && mesh_equal(item->parameter->mesh, mesh))
             list_add(t, &squares, apply_on(t->graph, mesh, gradient->src, NULL, &op_square_sum, &gradient, 1, NULL));
     }
     return sum_all(t, mesh, NULL, squares);
@@ -152,7 +153,7 @@ static weir_tensor *mesh_squares(training *t, weir_mesh *mesh, int part)
 static bool mesh_seen(const training *t, int i, int part)
 {
     for (int k = 0; k < i; k++)
-        if (part_of(t, &t->list.item[k]) == part && mesh_equal(t->list.item[k].parameter->mesh, t->list.item[i].parameter->mesh))
+        if (t->list.item[k].part == part && mesh_equal(t->list.item[k].parameter->mesh, t->list.item[i].parameter->mesh))
             return true;
     return false;
 }
@@ -162,7 +163,7 @@ static weir_tensor *part_squares(training *t, weir_mesh *where, int part)
 {
     tensor_list sums = {0};
     for (int i = 0; i < t->list.count; i++)
-        if (part_of(t, &t->list.item[i]) == part && !mesh_seen(t, i, part))
+        if (t->list.item[i].part == part && !mesh_seen(t, i, part))
             list_add(t, &sums, mesh_squares(t, t->list.item[i].parameter->mesh, part));
     const char *name = part ? pool_text(&t->graph->pool, "grad_norm/sum.%d", part - 1) : "grad_norm/sum";
     return sums.count > 1 ? sum_all(t, where, name, sums) : sums.count ? sums.item[0] : NULL;
@@ -284,7 +285,7 @@ static void update(training *t, const trained *item)
 {
     const weir_optimizer own = groups_options(&t->optimizer, item->parameter);
     const struct optim_attrs attrs = optimizer_attrs(&own);
-    weir_tensor *factor = t->factor[part_of(t, item)], *in[4] = {item->gradient};
+    weir_tensor *factor = t->factor[item->part], *in[4] = {item->gradient};
     int count = 1;
     if (factor)
         in[count++] = factor;
