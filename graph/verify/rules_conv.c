@@ -27,9 +27,10 @@ static bool slide_of(const rule_call *call, const rule_array *large, const rule_
         s->pad[d] = rule_int(call, "pad", d);
         s->pad_end[d] = rule_int(call, "pad_end", d);
         s->dilation[d] = rule_int(call, "dilation", d);
-        const int64_t most = INT64_C(1) << 28, numbers[] = {s->kernel[d], s->stride[d], s->dilation[d], s->pad[d] + 1, s->pad_end[d] + 1};
+        const int64_t most = INT64_C(1) << 28;
+        const int64_t numbers[] = {s->kernel[d], s->stride[d], s->dilation[d], s->pad[d], s->pad_end[d]};
         for (int i = 0; i < 5; i++)
-            if (numbers[i] < 1 || numbers[i] > most)
+            if (numbers[i] < (i < 3) || numbers[i] > most)
                 return rule_refuse(call, "a number of the window in dimension %d is %lld", d + 2, (long long)numbers[i]);
         s->taps = s->taps > most ? s->taps : s->taps * s->kernel[d];
         s->larges *= s->large[d];
@@ -70,7 +71,8 @@ static bool meeting_of(const rule_call *call, const rule_array *large, const rul
     m->ins = weight->rank > 1 ? weight->shape[1] : 0;
     m->groups = m->ins && larges > m->ins ? larges / m->ins : 1;
     m->outs = smalls / m->groups;
-    bool right = weight->rank == large->rank && m->groups * m->ins == larges && m->groups * m->outs == smalls && weight->shape[0] == smalls;
+    bool right = weight->rank == large->rank && weight->shape[0] == smalls;
+    right = right && m->groups * m->ins == larges && m->groups * m->outs == smalls;
     for (int d = 0; right && d < m->s.dims; d++)
         right = weight->shape[d + 2] == m->s.kernel[d];
     return right || rule_refuse(call, "the channels or the window of the weight do not fit the two sides");
@@ -116,7 +118,8 @@ static bool begin_with_bias(const rule_call *call)
 static bool conv(const rule_call *call)
 {
     struct meeting m;
-    if (!rule_has_operands(call, 2, 1) || !meeting_of(call, &call->in[0], &call->in[1], &call->out[0], &m) || !begin_with_bias(call))
+    if (!rule_has_operands(call, 2, 1) || !meeting_of(call, &call->in[0], &call->in[1], &call->out[0], &m) ||
+        !begin_with_bias(call))
         return false;
     add_products(&m, call->in[0].at, call->in[1].at, NULL, NULL, NULL, call->out[0].at);
     return true;
@@ -125,7 +128,8 @@ static bool conv(const rule_call *call)
 static bool conv_transpose(const rule_call *call)
 {
     struct meeting m;
-    if (!rule_has_operands(call, 2, 1) || !meeting_of(call, &call->out[0], &call->in[1], &call->in[0], &m) || !begin_with_bias(call))
+    if (!rule_has_operands(call, 2, 1) || !meeting_of(call, &call->out[0], &call->in[1], &call->in[0], &m) ||
+        !begin_with_bias(call))
         return false;
     add_products(&m, NULL, call->in[1].at, call->in[0].at, call->out[0].at, NULL, NULL);
     return true;

@@ -69,6 +69,12 @@ static bool groups_right(const conv_attrs *attrs, int64_t channels, const char *
            REFUSE("%lld groups do not divide %lld channels of %s", (long long)attrs->groups, (long long)channels, what);
 }
 
+/* The groups of a shard with so many channels, `each` in a group; 1 if that is none. At least 1. */
+static int64_t groups_in(int64_t channels, int64_t each)
+{
+    return each > 0 && channels > each ? channels / each : 1;
+}
+
 static void signature(weir_signature_list *list, weir_sbp x, weir_sbp w, weir_sbp b, weir_sbp y, int64_t granules)
 {
     weir_signature *s = weir_signature_new(list);
@@ -218,7 +224,7 @@ static bool conv_transpose_fits(const weir_op_args *local, char *error, size_t e
         return false;
     const weir_shape *w = &local->in[1].shape;
     const int64_t channels = given->shape.rank > 1 ? given->shape.dim[1] : 0;
-    const int64_t groups = w->dim[1] && channels > w->dim[1] ? channels / w->dim[1] : 1;
+    const int64_t groups = groups_in(channels, w->dim[1]);
     if (w->dim[0] % groups)
         return REFUSE("%lld groups do not divide %lld channels of the weight", (long long)groups, (long long)w->dim[0]);
     if (!transpose_infer(local, &out, groups, error, error_bytes))
@@ -275,7 +281,8 @@ static bool dw_infer(const weir_op_args *args, weir_type *out, int64_t groups, c
 static bool conv_dw_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const conv_attrs *attrs = args->attrs;
-    return operands_right(args, "dy", error, error_bytes) && groups_right(attrs, args->in[0].shape.dim[1], "x", error, error_bytes) &&
+    return operands_right(args, "dy", error, error_bytes) &&
+           groups_right(attrs, args->in[0].shape.dim[1], "x", error, error_bytes) &&
            groups_right(attrs, args->in[1].shape.dim[1], "dy", error, error_bytes) &&
            dw_infer(args, &args->out[0], attrs->groups, error, error_bytes);
 }
@@ -287,9 +294,10 @@ static bool conv_dw_fits(const weir_op_args *local, char *error, size_t error_by
     if (!operands_right(local, "dy", error, error_bytes))
         return false;
     const int64_t x = local->in[0].shape.dim[1], dy = local->in[1].shape.dim[1];
-    const int64_t in = given->shape.rank > 1 ? given->shape.dim[1] : 0, groups = in && x > in ? x / in : 1;
+    const int64_t groups = groups_in(x, given->shape.rank > 1 ? given->shape.dim[1] : 0);
     if (x % groups || dy % groups)
-        return REFUSE("%lld groups do not divide %lld channels of x and %lld of dy", (long long)groups, (long long)x, (long long)dy);
+        return REFUSE("%lld groups do not divide %lld channels of x and %lld of dy", (long long)groups, (long long)x,
+                      (long long)dy);
     if (!dw_infer(local, &out, groups, error, error_bytes))
         return false;
     return (given->dtype == WEIR_F32 && weir_shape_equal(&given->shape, &out.shape)) ||
@@ -349,7 +357,8 @@ static weir_tensor *check_groups(weir_tensor *x, weir_tensor *weight, const weir
         return x;
     const weir_shape in = weir_tensor_type(x).shape, w = weir_tensor_type(weight).shape;
     if (in.rank > 1 && w.rank > 1 && opts->groups * w.dim[1] != in.dim[1])
-        return weir_mistake(x, opts->src, "conv_with: .groups is %lld, but x has %lld channels and the weight is for %lld in a group",
+        return weir_mistake(x, opts->src,
+                            "conv_with: .groups is %lld, but x has %lld channels and the weight is for %lld in a group",
                             (long long)opts->groups, (long long)in.dim[1], (long long)w.dim[1]);
     return x;
 }

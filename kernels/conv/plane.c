@@ -34,10 +34,10 @@ void plane_begin(plane_block *block, const window *w, int64_t first, weir_dtype 
         block->runs[block->run_count++] = (patch_run){block->runs[0].at, 0, 0};
 }
 
-/* The larger in each lane; a NaN if there is one. */
+/* The larger in each lane; a NaN if there is one. A NaN has the bits of a number above those of infinity. */
 INLINE vector larger(vector a, vector b)
 {
-    const numbers first = (a >= b) | (a != a);
+    const numbers first = (a >= b) | (((numbers)a & INT32_MAX) > 0x7F800000);
     return (vector)((first & (numbers)a) | (~first & (numbers)b));
 }
 

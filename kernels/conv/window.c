@@ -52,7 +52,8 @@ bool window_right(const window_attrs *attrs, int rank, char *error, size_t error
     double taps = 1;
     for (int d = 0; d < rank - 2; d++)
         taps *= (double)attrs->kernel[d];
-    return taps <= (double)NUMBER_MAX || REFUSE("the window has %.0f elements; at most %lld are possible", taps, (long long)NUMBER_MAX);
+    return taps <= (double)NUMBER_MAX ||
+           REFUSE("the window has %.0f elements; at most %lld are possible", taps, (long long)NUMBER_MAX);
 }
 
 static int64_t window_span(const window_attrs *attrs, int d)
@@ -94,7 +95,8 @@ bool window_grows(const conv_attrs *attrs, const weir_shape *small, weir_shape *
             return REFUSE("dimension %d becomes too large", d + 2);
         large->dim[d + 2] = (places - 1) * w->stride[d] + window_span(w, d) + more - w->pad[d] - w->pad_end[d];
         if (places < 1 || large->dim[d + 2] < 1)
-            return REFUSE("dimension %d becomes %lld; it must be at least 1", d + 2, (long long)(places < 1 ? 0 : large->dim[d + 2]));
+            return REFUSE("dimension %d becomes %lld; it must be at least 1", d + 2,
+                          (long long)(places < 1 ? 0 : large->dim[d + 2]));
     }
     return true;
 }

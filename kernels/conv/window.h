@@ -116,7 +116,8 @@ FORMULA bool pool_larger(float x, float largest)
     return x > largest || (x != x && largest == largest);
 }
 
-/* How many elements of a pool's window at `position` an average divides by: those of the tensor, and with `count_pad` of its pads. */
+/* How many elements of a pool's window at `position` an average divides by: those of the tensor, with `count_pad` of its pads,
+ * too. */
 FORMULA int64_t pool_terms(const pool_attrs *attrs, const window *w, int rank, const int64_t position[WINDOW_DIMS])
 {
     int64_t terms = 1;
