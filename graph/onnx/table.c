@@ -78,6 +78,7 @@ static const onnx_operator operators[] = {
     ROW("OneHot", NONE, C(one_hot)),
     ROW("Or", F(binary), C(pair)),
     ROW("PRelu", NONE, C(leaky)),
+    ROW("Pad", NONE, C(pad)),
     ROW("Pow", F(binary), C(pow)),
     ROW("RNN", NONE, C(recurrent)),
     ROW("Range", F(range), NONE),
@@ -94,6 +95,7 @@ static const onnx_operator operators[] = {
     ROW("ReduceSumSquare", NONE, C(reduce)),
     ROW("Relu", F(unary), C(unary)),
     ROW("Reshape", F(reshape), C(reshape)),
+    ROW("Resize", NONE, C(resize)),
     ROW("Round", F(unary), C(unary)),
     ROW("Selu", NONE, C(exponential)),
     ROW("Shape", F(shape), NONE),
@@ -120,6 +122,7 @@ static const onnx_operator operators[] = {
     ROW("Transpose", F(transpose), C(transpose)),
     ROW("Trilu", NONE, C(trilu)),
     ROW("Unsqueeze", F(unsqueeze), C(unsqueeze)),
+    ROW("Upsample", NONE, C(resize)),
     ROW("Where", F(where), C(where)),
     ROW("Xor", F(binary), C(pair)),
 };

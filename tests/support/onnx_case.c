@@ -63,9 +63,11 @@ static bool load(onnx_case *c, const char *folder, char *why, size_t why_bytes)
     return c->outs > 0 && c->outs == c->model.graph.outputs.count;
 }
 
-static bool whole_numbers(const onnx_array *a)
+/* Integers, numbers, and the scales of a Resize. */
+static bool decides_sizes(const onnx_initializer *in)
 {
-    return a->type == ONNX_INT64 || a->type == ONNX_INT32 || (a->rank == 0 && onnx_dtype(a->type));
+    const onnx_array *a = &in->array;
+    return a->type == ONNX_INT64 || a->type == ONNX_INT32 || (a->rank == 0 && onnx_dtype(a->type)) || !strcmp(in->name, "scales");
 }
 
 /* The graph, with the values of inputs `from` and later given at import. */
@@ -77,7 +79,7 @@ static weir_graph *import(onnx_case *c, const char *folder, int from)
     snprintf(path, sizeof path, "%s/model.onnx", folder);
     for (int i = 0; i < c->ins; i++) {
         const char *name = c->model.graph.inputs.item[i].name;
-        if (i >= from && whole_numbers(&c->in[i].array)) {
+        if (i >= from && decides_sizes(&c->in[i])) {
             opts.value[values++] = (weir_onnx_value){.name = name, .value = &c->given[i]};
             continue;
         }
