@@ -1,5 +1,5 @@
 /* tests/python_plan.c: writes the plans that tests/python_test.py runs, into the folder that it is given: one whose
- * values are pushed and pulled, in bf16 too, one with a source, a sink and a parameter that is trained. */
+ * values are pushed and pulled, in bf16 too, one of integers, one with a source, a sink and a parameter that is trained. */
 #include <stdio.h>
 #include <weir/weir.h>
 
@@ -33,6 +33,16 @@ static int stream(const char *folder)
     return keep(g, folder, "stream");
 }
 
+static int integers(const char *folder)
+{
+    weir_graph *g = weir_graph_new("integers");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *wide = weir_input(g, WEIR_I64, {4}, .name = "wide", .sbp = {WEIR_S(0)});
+    weir_fetch(weir_reshape(wide, {4, 1}), .name = "wide again");
+    weir_fetch(weir_cast(wide, WEIR_I8), .name = "narrow");
+    return keep(g, folder, "integers");
+}
+
 static int train(const char *folder)
 {
     weir_graph *g = weir_graph_new("train");
@@ -47,5 +57,5 @@ static int train(const char *folder)
 
 int main(int argc, char **argv)
 {
-    return argc != 2 || stream(argv[1]) || train(argv[1]);
+    return argc != 2 || stream(argv[1]) || integers(argv[1]) || train(argv[1]);
 }

@@ -56,6 +56,16 @@ class Streams(unittest.TestCase):
                 numpy.testing.assert_array_equal(rows, table[[7, 0, 3, 3]])
             self.assertEqual(s.step, 3)
 
+    def test_integers_go_in_and_come_out(self):
+        wide = numpy.array([2 ** 62 + 1, -2 ** 63, -7, 300])
+        with weir.Session(plan("integers")) as s:
+            s.push("wide", wide)
+            s.run(1)
+            again, narrow = s.pull("wide again"), s.pull("narrow")
+        numpy.testing.assert_array_equal(again, wide.reshape(4, 1))
+        numpy.testing.assert_array_equal(narrow, [127, -128, -7, 127])
+        self.assertEqual((again.dtype, narrow.dtype), (numpy.int64, numpy.int8))
+
     def test_dlpack_goes_in_and_comes_out(self):
         class Foreign:  # an array of another library
             def __init__(self, array):

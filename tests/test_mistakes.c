@@ -202,7 +202,7 @@ MISTAKE(a_negative_size, "@: x: [8, -3] is not a valid shape: each dimension mus
 MISTAKE(a_huge_size,
         "@: w: [4611686018427387904, 4] is not a valid shape: each dimension must be at least 1, and there may be at most 2^57 - 1 elements",
         HERE weir_param(g, WEIR_F32, {INT64_C(1) << 62, 4}, .name = "w"))
-MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
+MISTAKE(a_dtype_that_is_none, "@: x: there is no dtype 17; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_input(g, (weir_dtype)17, {8}, .name = "x"))
 MISTAKE(a_parameter_without_a_name, "@: parameter: needs a .name: its initial values follow from it",
         HERE weir_param(g, WEIR_F32, {8}))
 MISTAKE(a_split_without_its_dimension,
@@ -236,7 +236,7 @@ MISTAKE(sizes_that_differ, "@: matmul: inner sizes 784 and 512 differ",
 MISTAKE(shapes_that_do_not_broadcast, "@: add: shapes [8, 3] and [8, 4] do not broadcast",
         HERE weir_add(matrix("a", 8, 3), matrix("b", 8, 4)))
 MISTAKE(an_integer_activated, "@: relu: input 0 is i32, and only f32, f16 or bf16 will do", HERE weir_relu(ids()))
-MISTAKE(dtypes_that_differ, "@: add: input 1 is i32, and only f32, f16 or bf16 will do",
+MISTAKE(dtypes_that_differ, "@: add: dtypes f32 and i32 differ",
         HERE weir_add(matrix("a", 4, 4), ids()))
 MISTAKE(a_mean_without_a_count,
         "@: mean: .axes says which dimensions, but not how many: say .axis_count, as in .axes = {-1}, .axis_count = 1",
@@ -281,6 +281,37 @@ MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
 MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or more",
         HERE weir_linear(weir_input(g, WEIR_F32, {4}, .name = "x"), 2))
 MISTAKE(a_layer_without_outputs, "@: linear: the size of the output is -2; it must be at least 1", HERE weir_linear(matrix("x", 4, 2), -2))
+#define IMAGE(rows, columns) weir_input(g, WEIR_F32, {2, 4, rows, columns}, .name = "x")
+#define FILTER(...) weir_param(g, WEIR_F32, {__VA_ARGS__}, .name = "w")
+MISTAKE(a_convolution_of_a_matrix, "@: conv: x has 2 dimensions; it needs a batch, channels and 1 to 3 more",
+        HERE weir_conv(matrix("x", 4, 2), 8, {3}))
+MISTAKE(a_kernel_of_other_dimensions, "@: conv: the kernel has 1 sizes; x has 2 spatial dimensions", HERE weir_conv(IMAGE(5, 5), 8, {3}))
+MISTAKE(groups_that_do_not_divide_channels, "@: conv: 4 input and 8 output channels; both must be multiples of 3 groups",
+        HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .groups = 3))
+MISTAKE(a_stride_below_one, "@: conv: .stride[1] is -1; it must be 1 to 268435456", HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .stride = {1, -1}))
+MISTAKE(a_pad_of_a_dimension_too_many, "@: conv: .pad has 3 numbers or more; x has 2 spatial dimensions",
+        HERE weir_conv(IMAGE(5, 5), 8, {3, 3}, .pad = {1, 1, 1}))
+MISTAKE(a_window_that_is_too_large, "@: conv: the window spans 7 elements of dimension 2, which has 6 with its pads",
+        HERE weir_conv(IMAGE(4, 9), 8, {4, 3}, .pad = {1, 0}, .dilation = {2, 1}))
+MISTAKE(a_weight_for_other_channels, "@: conv: x has 4 channels, which are not groups of the weight's 3",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 3, 3, 3), NULL))
+MISTAKE(groups_that_the_weight_does_not_have, "@: conv_with: .groups is 4, but x has 4 channels and the weight is for 2 in a group",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 2, 3, 3), NULL, .groups = 4))
+MISTAKE(a_bias_for_other_channels, "@: conv: the bias must have one dimension, of 6 channels",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 4, 3, 3), weir_param(g, WEIR_F32, {4}, .name = "b")))
+MISTAKE(an_output_pad_of_a_convolution, "@: conv_with: .output_pad[0] is 1; only a transposed convolution has it",
+        HERE weir_conv_with(IMAGE(5, 5), FILTER(6, 4, 3, 3), NULL, .output_pad = {1}))
+MISTAKE(an_output_pad_as_large_as_the_stride, "@: conv_transpose: .output_pad[1] is 2; it must be at least 0 and less than the stride, 2",
+        HERE weir_conv_transpose_with(IMAGE(5, 5), FILTER(4, 6, 3, 3), NULL, .stride = {2, 2}, .output_pad = {0, 2}))
+MISTAKE(a_transposed_convolution_of_other_channels, "@: conv_transpose: x has 4 channels and the weight 5",
+        HERE weir_conv_transpose_with(IMAGE(5, 5), FILTER(5, 6, 3, 3), NULL))
+MISTAKE(a_transposed_convolution_into_nothing, "@: conv_transpose: dimension 2 becomes -1; it must be at least 1",
+        HERE weir_conv_transpose_with(IMAGE(1, 5), FILTER(4, 6, 1, 1), NULL, .pad = {1, 1}))
+MISTAKE(a_pool_of_pads, "@: max_pool: a pad of 2 in dimension 3; it must be less than what the window spans, 2",
+        HERE weir_max_pool(IMAGE(5, 5), {2, 2}, .pad = {0, 2}))
+MISTAKE(a_maximum_that_counts_pads, "@: max_pool: .count_pad is for an average; the pads of a maximum never count",
+        HERE weir_max_pool(IMAGE(5, 5), {2, 2}, .count_pad = true))
+MISTAKE(neighbours_that_are_none, "@: lrn: the size is 0; it must be at least 1", HERE weir_lrn(IMAGE(5, 5), 0))
 MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8; it needs 1 to 2^31 - 1 rows of at least 1", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
         "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",
@@ -289,7 +320,7 @@ MISTAKE(labels_of_another_shape, "@: cross_entropy: labels have shape [4] where 
         HERE weir_cross_entropy(matrix("x", 5, 2), ids()))
 MISTAKE(a_rate_of_dropout, "@: dropout: rate 1 is not in [0, 1)", HERE weir_dropout(matrix("x", 2, 2), 1))
 MISTAKE(an_eps_that_is_no_number, "@: rmsnorm: .eps is nan; it must be a finite number of 0 or more", HERE weir_rmsnorm(matrix("x", 2, 2), .eps = NAN))
-MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
+MISTAKE(a_cast_to_none, "@: cast: there is no dtype 9; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_cast(matrix("x", 2, 2), (weir_dtype)9))
 MISTAKE(an_init_that_is_no_number, "@: w: .init has the numbers nan and 0; both must be finite",
         HERE weir_param(g, WEIR_F32, {2}, .name = "w", .init = WEIR_NORMAL(NAN)))
 #define KINDS "; write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"
@@ -318,7 +349,7 @@ MISTAKE(an_sbp_that_is_a_number,
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))
-MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16", HERE weir_call(nothing, {ids()}, .shape = {2}))
+MISTAKE(a_call_without_a_type, "@: call: there is no dtype 0; there are WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8", HERE weir_call(nothing, {ids()}, .shape = {2}))
 
 static weir_op ruleless = {.name = "ruleless", .in_max = 1, .out_count = 1};
 MISTAKE(an_op_without_a_rule, "@: ruleless: the op has no rule infer",
@@ -376,6 +407,57 @@ MISTAKE(training_of_nothing, "@: train: \"loss\" depends on no parameter that tr
 MISTAKE(training_of_what_does_not_train,
         "@: train: the program eval was made without .train = true, so it cannot train (and its dropout is off)",
         weir_graph_program(g, "eval"); HERE weir_train(loss(), weir_sgd()))
+
+MISTAKE(a_group_that_fits_nothing,
+        "@: train: .groups[1].match \"up/wieght\" fits no parameter that trains; did you mean 'up/weight'? There are 'up/weight' and 'up/bias'",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias"}, {.match = "up/wieght"}})))
+MISTAKE(a_group_behind_another,
+        "@: train: .groups[1].match \"*bias\" fits only parameters of the groups before it; the first group that fits a parameter has it, so write this one earlier",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "up*"}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_without_a_pattern,
+        "@: train: .groups[0] has no .match, and .groups[1] has one; the first group without .match ends the list",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.lr = 1}, {.match = "*bias", .lr = 1}})))
+MISTAKE(a_group_with_a_rate_below_zero, "@: train: .groups[0].lr is -1; it is 0 or more, and at most 3.4e38",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*bias", .lr = -1}})))
+MISTAKE(groups_that_freeze_all, "@: train: all parameters that \"loss\" depends on are in groups with .frozen",
+        HERE weir_train(loss(), weir_sgd(.groups = {{.match = "*", .frozen = true}})))
+
+MISTAKE(a_momentum_of_adagrad, "@: train: .momentum is SGD's; Adagrad has .eps",
+        HERE weir_train(loss(), weir_adagrad(.momentum = 0.9)))
+MISTAKE(a_beta_of_adagrad, "@: train: Adagrad has no .beta1 and no .beta2; it has .eps",
+        HERE weir_train(loss(), weir_adagrad(.beta1 = 0.9)))
+MISTAKE(an_eps_of_lion, "@: train: Lion has no .eps; it has .beta1 and .beta2", HERE weir_train(loss(), weir_lion(.eps = 0.1)))
+MISTAKE(nesterov_without_momentum, "@: train: .nesterov needs weir_sgd() with a .momentum, as .momentum = 0.9",
+        HERE weir_train(loss(), weir_sgd(.nesterov = true)))
+MISTAKE(a_schedule_without_an_end, "@: train: the .schedule needs a .total, the step from which the rate is .lr_min",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_LINEAR)))
+MISTAKE(a_constant_schedule_that_ends,
+        "@: train: .total is 9, but with WEIR_SCHEDULE_CONSTANT the rate never falls; leave .total out, or choose another .schedule",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_CONSTANT, .total = 9)))
+MISTAKE(a_decay_that_is_too_long, "@: train: .decay is 8; it is 1 or more, and at most the 7 steps from .warmup to .total",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_STABLE, .warmup = 2, .total = 9, .decay = 8)))
+MISTAKE(a_decay_of_another_schedule, "@: train: .decay is of WEIR_SCHEDULE_STABLE; the other schedules fall from .warmup to .total",
+        HERE weir_train(loss(), weir_sgd(.total = 9, .decay = 8)))
+MISTAKE(a_least_rate_above_the_rate, "@: train: .lr_min is 2 and .lr is 1; with this .schedule .lr_min is at most .lr",
+        HERE weir_train(loss(), weir_sgd(.schedule = WEIR_SCHEDULE_LINEAR, .total = 9, .lr = 1, .lr_min = 2)))
+MISTAKE(a_rate_that_is_a_vector, "@: train: .rate must be one f32 number; \"x.shard\" is f32 [4, 2]",
+        weir_tensor *x = matrix("x", 4, 2), *l = weir_mean(weir_linear(x, 1)); HERE weir_train(l, weir_sgd(.rate = x)))
+MISTAKE(a_rate_of_micro_batches,
+        "@: train: .rate \"r.shard\" exists once for every micro-batch, but a step has one rate",
+        weir_tensor *r = weir_input(g, WEIR_F32, {0}, .name = "r", .micro = true), *l = loss();
+        HERE weir_train(l, weir_sgd(.rate = r)))
+MISTAKE(an_average_that_forgets_nothing, "@: train: .ema is 1; it is more than 0 and less than 1, or 0 for no averages",
+        HERE weir_train(loss(), weir_sgd(), .ema = 1))
+MISTAKE(averages_that_come_too_late,
+        "@: train: the program eval reads averages and was built before weir_train(.ema), so it has \"up/weight\" itself; build it afterwards",
+        weir_tensor *l = loss();
+        WEIR_PROGRAM(g, "eval", .averages = true) weir_fetch(weir_linear(matrix("y", 4, 2), 1, .name = "up"));
+        HERE weir_train(l, weir_sgd(), .ema = 0.5))
+MISTAKE(a_norm_of_a_name_that_is_taken, "@: fetch: \"n\" is fetched already, at @; give one of the two a .name of its own",
+        weir_tensor *l = loss(); HERE weir_fetch(l, .name = "n"), weir_train(l, weir_sgd(), .norm = "n"))
+MISTAKE(tied_to_nothing, "@: tied: \"loss\" is not the result of weir_embedding() or weir_linear(), so it has no weight",
+        weir_tensor *x = matrix("y", 4, 2); HERE weir_tied(x, loss()))
+MISTAKE(a_loss_of_nothing, "@: sub: input 1 is NULL", HERE weir_mse(matrix("x", 4, 2), NULL))
 
 /* ---- compiling ---- */
 

@@ -37,10 +37,20 @@ WEIR_BINARY_LIST(X)
 #undef X
 BUILDER(add_many, weir_add_many_at(x, 3, WEIR_OPTS(weir_op_opts)))
 BUILDER(affine, weir_affine(x[0], 2))
+BUILDER(not, weir_not(x[0]))
+BUILDER(is_nan, weir_is_nan(x[0]))
+BUILDER(where, weir_where(x[0], x[1], x[2]))
+BUILDER(clip, weir_clip(x[0], .lo = 1))
 BUILDER(matmul, weir_matmul(x[0], x[1]))
 BUILDER(linear, weir_linear(x[0], 2))
 BUILDER(linear_with, weir_linear_with_at(x[0], x[1], x[2], WEIR_OPTS(weir_op_opts)))
 BUILDER(softmax, weir_softmax(x[0]))
+BUILDER(conv, weir_conv(x[0], 4, {3, 3}))
+BUILDER(conv_with, weir_conv_with(x[0], x[1], x[2]))
+BUILDER(conv_transpose_with, weir_conv_transpose_with(x[0], x[1], x[2], .stride = {2, 2}))
+BUILDER(max_pool, weir_max_pool(x[0], {2, 2}))
+BUILDER(average_pool, weir_average_pool(x[0], {2, 2}))
+BUILDER(lrn, weir_lrn(x[0], 5))
 BUILDER(layernorm, weir_layernorm(x[0]))
 BUILDER(rmsnorm, weir_rmsnorm(x[0]))
 BUILDER(argmax, weir_argmax(x[0]))
@@ -51,6 +61,9 @@ BUILDER(attention_kept, weir_attention_kept(x[0], x[1], x[2], x[3], x[4], x[5]))
 BUILDER(append, weir_append(x[0], x[1], x[2]))
 BUILDER(cross_entropy, weir_cross_entropy(x[0], x[1]))
 BUILDER(cross_entropy_ignore, weir_cross_entropy(x[0], x[1], .ignore = true))
+BUILDER(mse, weir_mse(x[0], x[1]))
+BUILDER(binary_cross_entropy, weir_binary_cross_entropy(x[0], x[1]))
+BUILDER(tied, weir_tied(x[0], x[1]))
 BUILDER(sum, weir_sum(x[0]))
 BUILDER(mean, weir_mean(x[0], .axes = {0}, .axis_count = 1))
 BUILDER(max, weir_max(x[0], .axes = {1}))
@@ -67,6 +80,10 @@ BUILDER(argmax_along, weir_argmax(x[0], .axis = 0, .keep = true))
 BUILDER(argmax_last, weir_argmax_at(x[0], WEIR_OPTS(weir_op_opts)))
 BUILDER(pad, weir_pad(x[0], .before = {1}, .value = 2))
 BUILDER(resize, weir_resize(x[0], {2, 4}))
+BUILDER(one_hot, weir_one_hot(x[0], 4, -1))
+BUILDER(cumsum, weir_cumsum(x[0], 0))
+BUILDER(top_k, weir_top_k(x[0], 1, 0, NULL))
+BUILDER(top_k_smallest, weir_top_k(x[0], 1, 0, &x[1], .smallest = true))
 BUILDER(gather, weir_gather(x[0], x[1], 0))
 BUILDER(gather_nd, weir_gather_nd(x[0], x[1], 0))
 BUILDER(gather_elements, weir_gather_elements(x[0], x[1], 0))
@@ -99,17 +116,23 @@ static const struct builder builders[] = {
     WEIR_BINARY_LIST(X)
 #undef X
 #define TAKES(name, count, may) {#name, build_##name, count, may}
-    TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
+    TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(not, 1, 0), TAKES(is_nan, 1, 0), TAKES(where, 3, 0),
+    TAKES(clip, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
     TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
     TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0),
-    TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
+    TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),
+    TAKES(tied, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
     TAKES(reshape, 1, 0), TAKES(transpose, 1, 0), TAKES(slice, 1, 0), TAKES(concat, 1, 0), TAKES(dropout, 1, 0),
     TAKES(cast, 1, 0), TAKES(shard, 1, 0), TAKES(fetch, 1, 0), TAKES(slots, 1, 0), TAKES(train, 1, 0),
     TAKES(state_set, 2, 0), TAKES(state_append, 3, 0), TAKES(mistake, 1, 0), TAKES(call, 1, 0), TAKES(apply, 1, 0),
     TAKES(batch, 1, 0), TAKES(unbatch, 1, 0),
     TAKES(slice_step, 1, 0), TAKES(expand, 1, 0), TAKES(min, 1, 0), TAKES(prod, 1, 0), TAKES(argmin, 1, 0),
-    TAKES(argmax_along, 1, 0), TAKES(argmax_last, 1, 0), TAKES(gather, 2, 0), TAKES(gather_nd, 2, 0),
-    TAKES(gather_elements, 2, 0), TAKES(pad, 1, 0), TAKES(resize, 1, 0),
+    TAKES(argmax_along, 1, 0), TAKES(argmax_last, 1, 0),
+    TAKES(conv, 1, 0), TAKES(conv_with, 3, 4), TAKES(conv_transpose_with, 3, 4), TAKES(max_pool, 1, 0), TAKES(average_pool, 1, 0),
+    TAKES(lrn, 1, 0),
+    TAKES(gather, 2, 0), TAKES(gather_nd, 2, 0),
+    TAKES(gather_elements, 2, 0), TAKES(pad, 1, 0), TAKES(resize, 1, 0), TAKES(one_hot, 1, 0), TAKES(cumsum, 1, 0), TAKES(top_k, 1, 0),
+    TAKES(top_k_smallest, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */

@@ -398,7 +398,7 @@ static weir_status read_stored(weir_checkpoint *c, const struct keep_tensor *ten
 }
 
 static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *tensor, int slot,
-                                  const struct keep_box *box, void *to)
+                                  const struct keep_box *box, const weir_array *value)
 {
     const char *stored = tensor->is.stored;
     size_t element = keep_stored_bytes(stored), count = (size_t)keep_box_count(box);
@@ -406,16 +406,17 @@ static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *
     if (!raw)
         return no_memory(tensor->is.name);
     weir_status status = read_stored(c, tensor, slot, box, element, raw);
-    if (!status && !keep_convert(stored, raw, count, to))
+    if (!status && !keep_convert(stored, raw, count, value->data))
         status = error_set(WEIR_E_IO, "%s: tensor %s: has a value of %s that %s cannot hold", c->index.info.path,
-                           tensor->is.name, stored, weir_dtype_name(tensor->is.dtype));
+                           tensor->is.name, stored, weir_dtype_name(value->dtype));
     free(raw);
     return status;
 }
 
 bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *t, weir_dtype dtype)
 {
-    return t && t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)));
+    return t && t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)) ||
+                             (dtype == WEIR_I32 && t->dtype == WEIR_I64));
 }
 
 weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
@@ -437,8 +438,8 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!value->data && weir_shape_count(&value->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
                          c->index.info.path, t->name);
-    if (keep_stored_differs(t->stored) || value->dtype != t->dtype)
-        return read_converted(c, tensor, slot, &box, value->data);
+    if (keep_stored_may_not_fit(t->stored, value->dtype) || value->dtype != t->dtype)
+        return read_converted(c, tensor, slot, &box, value);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
 }
 
@@ -456,24 +457,24 @@ static weir_status prove_shard(weir_checkpoint *c, const struct keep_tensor *ten
 
 /* Nothing but reading tells whether each value of another type can be had. */
 static weir_status prove_converted(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
-                                   const weir_shape *shape)
+                                   const weir_shape *shape, weir_dtype dtype)
 {
-    void *values = malloc((size_t)weir_shape_count(shape) * weir_dtype_bytes(t->dtype) + 1);
+    void *values = malloc((size_t)weir_shape_count(shape) * weir_dtype_bytes(dtype) + 1);
     weir_status status = values ? WEIR_OK : no_memory(t->name);
     if (!status)
-        status = weir_checkpoint_read(c, t, slot, start, &(weir_array){values, t->dtype, *shape});
+        status = weir_checkpoint_read(c, t, slot, start, &(weir_array){values, dtype, *shape});
     free(values);
     return status;
 }
 
 weir_status keep_checkpoint_prove(weir_checkpoint *c, const weir_checkpoint_tensor *t, int slot, const int64_t *start,
-                                  const weir_shape *shape)
+                                  const weir_shape *shape, weir_dtype dtype)
 {
     const struct keep_tensor *tensor = (const struct keep_tensor *)(const void *)t; /* `is` is its first member */
     struct keep_box box = keep_box_of(start, shape);
     weir_status status = WEIR_OK;
-    if (!t->dtype || keep_stored_differs(t->stored))
-        return prove_converted(c, t, slot, start, shape);
+    if (!t->dtype || keep_stored_may_not_fit(t->stored, dtype))
+        return prove_converted(c, t, slot, start, shape, dtype);
     for (int i = 0; !status && i < t->shard_count; i++)
         if (t->shard[i].slot == slot)
             status = prove_shard(c, tensor, &t->shard[i], &box);

@@ -9,9 +9,9 @@
 
 #include <weir/checkpoint.h>
 
-/* The shards that hold elements of the box are there, with the bytes that were saved; and, where the file has another
- * type than they are read as, every value can be. Errors are those of weir_checkpoint_read(). */
+/* The shards that hold elements of the box are there, with the bytes that were saved; and where the file's type has values
+ * that `dtype`, as which the box will be read, does not hold, the box has none of them. Errors are those of weir_checkpoint_read(). */
 weir_status keep_checkpoint_prove(weir_checkpoint *checkpoint, const weir_checkpoint_tensor *tensor, int slot,
-                                  const int64_t *start, const weir_shape *shape);
+                                  const int64_t *start, const weir_shape *shape, weir_dtype dtype);
 
 #endif

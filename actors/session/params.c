@@ -11,8 +11,11 @@
 #include "actors/cluster/cluster.h"
 #include "actors/session/session.h"
 #include "graph/base/base.h"
+#include "graph/base/dtype.h"
 #include "graph/base/error.h"
 #include "graph/base/names.h"
+
+#include <weir/onnx.h>
 
 struct rows {
     const plan_tensor *tensor;
@@ -75,20 +78,13 @@ static float init_value(const plan_init *init, int64_t index)
     }
 }
 
-static void fill_real(weir_dtype dtype, float value, int64_t i, void *row)
-{
-    weir_from_f32(&value, 1, dtype, (char *)row + (size_t)i * weir_dtype_bytes(dtype));
-}
-
 static void fill_row(const plan_init *init, weir_dtype dtype, int64_t first, int64_t length, void *row)
 {
     for (int64_t i = 0; i < length; i++) {
         if (weir_dtype_real(dtype))
-            fill_real(dtype, init_value(init, first + i), i, row);
-        else if (dtype == WEIR_I32)
-            ((int32_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (int32_t)init->a : 0;
+            dtype_set(dtype, row, i, (double)init_value(init, first + i));
         else
-            ((uint8_t *)row)[i] = init->kind == WEIR_INIT_VALUE ? (uint8_t)init->a : 0;
+            dtype_set(dtype, row, i, init->kind == WEIR_INIT_VALUE ? init->a : 0);
     }
 }
 
@@ -374,5 +370,28 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         status = all_wait(s, param, WEIR_OK);
     if (s->built.cluster)
         cluster_sharing(s->built.cluster, false);
+    return status;
+}
+
+static bool has_param(const struct weir_session *s, const char *name)
+{
+    for (uint32_t i = 0; i < s->plan->params_count; i++)
+        if (!strcmp(plan_text(s->plan, s->plan->params[i].name), name))
+            return true;
+    return false;
+}
+
+weir_status weir_session_write_values(weir_session *s, const weir_graph *graph)
+{
+    const int count = weir_graph_values(graph, NULL, 0);
+    weir_graph_value *list = calloc((size_t)count + 1, sizeof *list);
+    weir_status status = caller_check_outside(s, "write_values");
+    if (!list)
+        status = error_set(WEIR_E_MEMORY, "weir_session_write_values: no memory for a list of %d values", count);
+    weir_graph_values(graph, list, list ? count : 0);
+    for (int i = 0; !status && i < count; i++)
+        if (has_param(s, list[i].name))
+            status = weir_session_write(s, list[i].name, &list[i].value);
+    free(list);
     return status;
 }

@@ -273,7 +273,7 @@ static weir_status prove_box(struct loading *l, const plan_param *param, uint32_
     weir_view view = built_view(l->s->built, shard, 0);
     weir_status status = WEIR_OK;
     for (int slot = 0; !status && slot < tensor->slots; slot++)
-        status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
+        status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape, view.dtype);
     if (plan_tensor_bytes(shard) > l->buffer_bytes)
         l->buffer_bytes = plan_tensor_bytes(shard);
     return status;

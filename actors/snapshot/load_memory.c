@@ -109,7 +109,7 @@ static weir_status prove(struct loading *l, const plan_param *param, const plan_
         return error_set(WEIR_E_IO, "weir_session_load: %s has lost shards of '%s' since it was listed", l->path,
                          plan_text(l->s->built->plan, param->name));
     for (int slot = 0; !status && slot < tensor->slots; slot++)
-        status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape);
+        status = keep_checkpoint_prove(l->from, tensor, slot, view.offset, &view.shape, view.dtype);
     return status;
 }
 

@@ -27,10 +27,10 @@
 static const struct type {
     const char *text;
     weir_dtype dtype; /* that it is read as */
-    bool wide;        /* of eight bytes, of which each value is converted */
+    bool wide;        /* of doubles, of which each is rounded */
 } types[] = {{"<f4", WEIR_F32, false}, {"<i4", WEIR_I32, false}, {"|u1", WEIR_U8, false}, {"<f2", WEIR_F16, false},
-             {"<f8", WEIR_F32, true},  {"<i8", WEIR_I32, true},  {"|b1", WEIR_U8, false}};
-enum { TYPES = sizeof types / sizeof *types, WIDE_BYTES = 8 };
+             {"<i8", WEIR_I64, false}, {"|i1", WEIR_I8, false},  {"<f8", WEIR_F32, true},  {"|b1", WEIR_U8, false}};
+enum { TYPES = sizeof types / sizeof *types, WIDE_BYTES = sizeof(double) };
 
 /* ---- headers ---- */
 
@@ -138,7 +138,7 @@ static bool wrong_type(const char *path, const char *descr)
 {
     const char *to = converted_type(descr);
     if (!to)
-        return tensors_failed("%s: is of type %s; <f4, <f2, <f8, <i4, <i8, |u1 and |b1 are read", path, descr);
+        return tensors_failed("%s: is of type %s; <f4, <f2, <f8, <i4, <i8, |i1, |u1 and |b1 are read", path, descr);
     return tensors_failed("%s: is of type %s, which is not read; in Python, numpy.save(\"%s\", numpy.load(\"%s\").astype"
                           "(\"%s\")) converts it", path, descr, path, path, to);
 }
@@ -181,20 +181,14 @@ static bool is_as_long(FILE *file, const struct header *h)
 
 /* ---- reading ---- */
 
-/* f64 as f32, rounded to the nearest, or i64 as i32. False: a finite number becomes infinite, or one does not fit. */
-static bool narrow(const void *from, weir_dtype dtype, void *to, size_t count)
+/* f64 as f32, rounded to the nearest. False: a finite number becomes infinite. */
+static bool narrow(const double *from, float *to, size_t count)
 {
     bool fits = true;
-    for (size_t i = 0; i < count; i++)
-        if (dtype == WEIR_F32) {
-            double value = ((const double *)from)[i];
-            fits &= !isfinite(value) || isfinite((float)value);
-            ((float *)to)[i] = (float)value;
-        } else {
-            int64_t value = ((const int64_t *)from)[i];
-            fits &= value >= INT32_MIN && value <= INT32_MAX;
-            ((int32_t *)to)[i] = (int32_t)value;
-        }
+    for (size_t i = 0; i < count; i++) {
+        fits &= !isfinite(from[i]) || isfinite((float)from[i]);
+        to[i] = (float)from[i];
+    }
     return fits;
 }
 
@@ -203,16 +197,15 @@ static bool narrow(const void *from, weir_dtype dtype, void *to, size_t count)
 static bool get_values(FILE *file, bool wide, weir_dtype dtype, void *to, size_t count)
 {
     enum { PART = 512 };
-    int64_t part[PART];
-    size_t bytes = weir_dtype_bytes(dtype);
+    double part[PART];
     errno = 0;
     if (!wide)
-        return fread(to, bytes, count, file) == count;
+        return fread(to, weir_dtype_bytes(dtype), count, file) == count;
     for (size_t at = 0, next; at < count; at += next) {
         next = count - at < PART ? count - at : PART;
         if (fread(part, WIDE_BYTES, next, file) != next)
             return false;
-        if (!narrow(part, dtype, (char *)to + at * bytes, next)) {
+        if (!narrow(part, (float *)to + at, next)) {
             errno = ERANGE;
             return false;
         }
@@ -448,11 +441,31 @@ bool npy_open(struct npy *npy, const char *path)
     return true;
 }
 
+bool npy_gives(const struct npy *npy, weir_dtype dtype)
+{
+    return npy->dtype == dtype || (npy->dtype == WEIR_F32 && weir_dtype_real(dtype)) ||
+           (npy->dtype == WEIR_I64 && dtype == WEIR_I32);
+}
+
+/* i64 as i32. False: as get_values(). */
+static bool get_i32(struct npy *npy, int32_t *to, size_t count)
+{
+    size_t got = 0;
+    for (int64_t i64; got < count && get_values(npy->file, false, WEIR_I64, &i64, 1); got++) {
+        if (i64 < INT32_MIN || i64 > INT32_MAX)
+            return errno = ERANGE, false;
+        to[got] = (int32_t)i64;
+    }
+    return got == count;
+}
+
 bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count)
 {
     size_t got = 0;
     if (dtype == npy->dtype)
         return get_values(npy->file, npy->wide, dtype, to, count);
+    if (dtype == WEIR_I32)
+        return get_i32(npy, to, count);
     for (float f32; got < count && get_values(npy->file, npy->wide, npy->dtype, &f32, 1); got++)
         weir_from_f32(&f32, 1, dtype, (uint16_t *)to + got);
     return got == count;

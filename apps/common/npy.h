@@ -1,8 +1,8 @@
 /* apps/common/npy.h: tensors as NumPy's .npy files
  * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html): a folder of them, in which h0/q/weight is
- * the file h0/q/weight.npy; or one file of many values. f32, f16, i32 and u8 (<f4, <f2, <i4, |u1), in C order; bf16,
- * which NumPy does not have, is f32 there. <f8 and <i8 are read as f32 and i32, |b1 as u8: f64 is rounded to the nearest,
- * and a value that f32 or i32 cannot hold is an error. An error about another type, or about Fortran's order, names the
+ * the file h0/q/weight.npy; or one file of many values. f32, f16, i64, i32, i8 and u8 (<f4, <f2, <i8, <i4, |i1,
+ * |u1), in C order; bf16, which NumPy does not have, is f32 there. <f8 is read as f32, rounded to the nearest, and |b1 as u8;
+ * a value that f32 cannot hold is an error. An error about another type, or about Fortran's order, names the
  * line of Python that converts the file. */
 #ifndef APPS_COMMON_NPY_H
 #define APPS_COMMON_NPY_H
@@ -35,7 +35,7 @@ struct npy {
     FILE *file;       /* owned, but for standard input and output */
     const char *path; /* borrowed */
     weir_dtype dtype; /* that values are read as, or written */
-    bool wide;        /* the file's have eight bytes */
+    bool wide;        /* the file's are doubles */
     int rank;
     int64_t dim[NPY_DIMS_MAX];
     long header_bytes;
@@ -44,7 +44,10 @@ struct npy {
 /* Reads the header. A file, though not a pipe, is known to be as long as that says. */
 bool npy_open(struct npy *npy, const char *path);
 
-/* The next `count` elements as `dtype`: the file's, or a half one of a file of f32. False: the file ends, or an error. */
+/* Whether npy_get() gives such elements: of the file's own dtype, halves of a file of f32, or i32 of a file of i64. */
+bool npy_gives(const struct npy *npy, weir_dtype dtype);
+
+/* The next `count` elements as `dtype`. False: the file ends, or an error; ERANGE: one does not fit. */
 bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
 
 /* Begins a file of `count` values of this type. */

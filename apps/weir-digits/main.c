@@ -1,5 +1,5 @@
-/* weir-digits: trains a perceptron on handwritten digits, on as many devices as asked, and tells how well it reads the
- * test set.
+/* weir-digits: trains a perceptron or a small convolutional net on handwritten digits, on as many devices as asked, and tells
+ * how well it reads the test set.
  *
  *     weir-digits                              one device
  *     weir-digits --dp 2 --pp 2 --micro 4      two pipeline stages of two devices
@@ -60,6 +60,7 @@ static int run_program(int argc, char **argv)
     double lr = 2e-3;
     const char *path = NULL;
     const options_entry table[] = {
+        {"--conv", OPTIONS_FLAG, &c.conv, .help = "convolutions in front of the hidden layers"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 100, .help = "hidden layers"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width of the hidden layers"},
         {"--dropout", OPTIONS_REAL, &c.dropout, .min = 0, .max = 0.99, .help = "fraction of activations to drop"},
@@ -73,7 +74,7 @@ static int run_program(int argc, char **argv)
          .help = "CSV with 64 pixels and a label per line; default: weir's digits.csv"},
         {.name = NULL},
     };
-    const options_spec spec = {program, "Train a perceptron on handwritten digits.", table};
+    const options_spec spec = {program, "Train a perceptron on handwritten digits, or with --conv a convolutional net.", table};
     int status = options_parse(&spec, argc, argv);
     digits data = {0};
     if (status < 0)

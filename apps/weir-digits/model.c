@@ -89,6 +89,23 @@ static weir_status restore_pixels(void *ctx, int64_t step, const void *bytes, si
 
 /* ---- the model ---- */
 
+/* A convolution of 3 x 3 elements; the weight starts as that of a hidden layer. */
+static weir_tensor *filters(weir_tensor *x, int channels, const char *name)
+{
+    const double terms = 9 * (double)weir_tensor_type(x).shape.dim[1];
+    return weir_relu(weir_conv(x, channels, {3, 3}, .pad = {1, 1}, .name = name, .init = WEIR_NORMAL(sqrt(2 / terms))));
+}
+
+/* [rows, pixels] -> [rows, features] */
+static weir_tensor *convolutions(weir_tensor *x)
+{
+    const int64_t rows = weir_tensor_type(x).shape.dim[0];
+    x = weir_reshape(x, {rows, 1, DIGITS_SIDE, DIGITS_SIDE}, .name = "image");
+    x = filters(filters(x, 16, "conv0"), 32, "conv1");
+    x = filters(weir_max_pool(x, {2, 2}, .name = "pool"), 32, "conv2");
+    return weir_reshape(x, {rows, -1}, .name = "features");
+}
+
 /* Hidden layer `i`: the weight starts with standard deviation sqrt(2/in) (He et al. 2015). */
 static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c)
 {
@@ -100,8 +117,10 @@ static weir_tensor *hidden(weir_tensor *x, int i, const model_config *c)
 
 static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config *c, const layout *l)
 {
-    WEIR_ON(stage[0])
+    WEIR_ON(stage[0]) {
         x = weir_layernorm(x, .name = "ln");
+        x = c->conv ? convolutions(x) : x;
+    }
     for (int i = 0; i < c->layers; i++)
         WEIR_ON(stage[layout_stage(l, i, c->layers + 1)], .name = "h%d", i)
             x = hidden(x, i, c);

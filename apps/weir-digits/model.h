@@ -1,6 +1,8 @@
-/* apps/weir-digits/model.h: a perceptron for the handwritten digits.
+/* apps/weir-digits/model.h: a perceptron for the handwritten digits, or a small convolutional net in front of one.
  *
  *     pixels [rows, 64] -> ln -> fc0 -> relu -> dropout -> fc1 -> ... -> out -> logits [rows, 10]
+ *
+ *     with .conv:  ln -> [rows, 1, 8, 8] -> conv 3x3, relu -> conv 3x3, relu -> max pool 2x2 -> conv 3x3, relu -> [rows, 512] -> fc0
  *
  * The layer norm at the front takes out how hard a writer presses. Over TP, even layers are split by columns and odd
  * ones by rows, so that a pair needs one conversion. Placement is that of apps/common/train/layout.h.
@@ -17,6 +19,7 @@
 #define MODEL_ACCURACY "test_accuracy"
 
 typedef struct model_config {
+    bool conv;
     int layers;               /* hidden */
     int dim;
     int batch;                /* rows per step */

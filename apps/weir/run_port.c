@@ -1,6 +1,7 @@
 /* apps/weir/run_port.c: values between files and a plan that runs. */
 #include "apps/weir/run_port.h"
 #include "apps/common/options.h"
+#include "graph/base/dtype.h"
 #include "graph/base/foreign.h"
 #include "graph/base/locale.h"
 
@@ -47,9 +48,8 @@ const char *port_text(const struct port *p, char *text, size_t bytes)
 static int64_t count_values(const struct port *p)
 {
     const weir_type *type = &p->info.type;
-    bool real = weir_dtype_real(type->dtype) && p->file.dtype == WEIR_F32;
     int more = p->file.rank - type->shape.rank;
-    if ((p->file.dtype != type->dtype && !real) || more < 0 || more > 1)
+    if (!npy_gives(&p->file, type->dtype) || more < 0 || more > 1)
         return -1;
     for (int d = 0; d < type->shape.rank; d++)
         if (p->file.dim[more + d] != type->shape.dim[d])
@@ -109,28 +109,12 @@ int port_fetch(struct port *p, const char *path, int64_t values)
     return options_wrong(p->program, "--fetch %s: %s", p->info.name, tensors_error());
 }
 
-static double element(weir_dtype dtype, const void *data, size_t i)
-{
-    float half;
-    switch (dtype) {
-    case WEIR_F32:
-        return ((const float *)data)[i];
-    case WEIR_I32:
-        return ((const int32_t *)data)[i];
-    case WEIR_U8:
-        return ((const uint8_t *)data)[i];
-    default:
-        weir_to_f32(dtype, (const uint16_t *)data + i, 1, &half);
-        return half;
-    }
-}
-
 static void print_mean(struct port *p, const void *value, int64_t step, int micro)
 {
     size_t count = elements(p);
     double sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += element(p->info.type.dtype, value, i);
+        sum += dtype_get(p->info.type.dtype, value, (int64_t)i);
     p->sum += count ? sum / (double)count : 0;
     if (micro + 1 < p->info.per_step)
         return;

@@ -5,6 +5,7 @@
  * transform is used rather than a faster one because it needs one counter per value and no rejection.
  */
 #include "graph/base/base.h"
+#include "graph/base/dtype.h"
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"
 #include "graph/base/locale.h"
@@ -63,6 +64,10 @@ const char *weir_dtype_name(weir_dtype dtype)
         return "f16";
     case WEIR_BF16:
         return "bf16";
+    case WEIR_I64:
+        return "i64";
+    case WEIR_I8:
+        return "i8";
     default:
         return "none";
     }
@@ -77,15 +82,7 @@ double weir_option(double given, double fallback)
 
 size_t weir_dtype_bytes(weir_dtype dtype)
 {
-    switch (dtype) {
-#define X(name, type, bytes) \
-    case WEIR_##name:        \
-        return bytes;
-        WEIR_DTYPE_LIST(X)
-#undef X
-    default:
-        return 0;
-    }
+    return dtype_bytes(dtype);
 }
 
 int64_t weir_shape_count(const weir_shape *shape)

@@ -132,7 +132,7 @@ static inline const char *names_text(const struct names *names, char *list, size
 }
 
 /* For an error about another dtype. */
-#define DTYPES_TEXT "WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16 and WEIR_BF16"
+#define DTYPES_TEXT "WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64 and WEIR_I8"
 
 /* "; did you mean 'relu'? There are 'relu', ... and 60 more": the ops that are known, for an error about `name`, which none
  * has. Returns `text`, of NAMES_TEXT_BYTES at least. It is where the ops are, as weir_op_find() (kernels/table/registry.c). */

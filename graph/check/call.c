@@ -8,6 +8,7 @@
 #include "graph/check/check.h"
 
 #include "graph/base/base.h"
+#include "graph/base/dtype.h"
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
 #include "graph/plan/prove/validate.h"
@@ -70,24 +71,12 @@ const char *element_text(const weir_view *view, int64_t i, char *text, size_t by
 
 double view_get(const weir_view *view, int64_t i)
 {
-    if (view->dtype == WEIR_I32)
-        return ((const int32_t *)view->data)[i];
-    if (view->dtype == WEIR_U8)
-        return ((const uint8_t *)view->data)[i];
-    float value;
-    weir_to_f32(view->dtype, (const char *)view->data + (size_t)i * weir_dtype_bytes(view->dtype), 1, &value);
-    return (double)value;
+    return dtype_get(view->dtype, view->data, i);
 }
 
 void view_set(const weir_view *view, int64_t i, double value)
 {
-    const float narrow = (float)value;
-    if (view->dtype == WEIR_I32)
-        ((int32_t *)view->data)[i] = (int32_t)value;
-    else if (view->dtype == WEIR_U8)
-        ((uint8_t *)view->data)[i] = (uint8_t)value;
-    else
-        weir_from_f32(&narrow, 1, view->dtype, (char *)view->data + (size_t)i * weir_dtype_bytes(view->dtype));
+    dtype_set(view->dtype, view->data, i, value);
 }
 
 bool values_near(double a, double b, double tolerance, double scale)

@@ -130,8 +130,8 @@ static bool graph_build(study *s)
 
 static double random_value(weir_dtype dtype, uint64_t key, int64_t i)
 {
-    if (dtype == WEIR_I32 || dtype == WEIR_U8)
-        return floor((double)weir_random_uniform(key, (uint64_t)i) * (dtype == WEIR_I32 ? 10 : 2));
+    if (!weir_dtype_real(dtype))
+        return floor((double)weir_random_uniform(key, (uint64_t)i) * (dtype == WEIR_U8 ? 2 : 10));
     return (double)weir_random_normal(key, (uint64_t)i);
 }
 

@@ -217,6 +217,11 @@ bool graph_fetch_taken(weir_graph *g, weir_src src, const char *called)
     return there;
 }
 
+bool graph_name_used(weir_graph *g, const char *full)
+{
+    return name_find(g, full);
+}
+
 const char *graph_full_name(weir_graph *g, weir_src src, const char *name)
 {
     const char *full = name_behind_prefixes(g, name);

@@ -61,6 +61,7 @@ struct weir_tensor {
     int delay;                 /* of a state: steps after which what it is set to is read; 0: it is none */
     weir_src src;
     graph_node *update;        /* by the optimizer, or by who set the state */
+    weir_tensor *average;      /* of a parameter: the state that weir_train(.ema) keeps its average in; NULL: none */
     weir_tensor *gradient;     /* that of the loss by it, when the gradients of its readers are added; NULL: none was made */
     weir_tensor *again;        /* the same, computed once more in the backward pass */
     weir_tensor *length;       /* how many of its rows are there; NULL: all, it does not vary */
@@ -103,10 +104,23 @@ typedef struct graph_name {
     int next;                  /* NAME_<next> is the next to try for another that wants to be called so */
 } graph_name;
 
+/* A parameter's value in the file that the graph was read from (include/weir/onnx.h). */
+typedef struct graph_value {
+    weir_tensor *tensor;
+    const void *data;          /* in the pool */
+} graph_value;
+
+/* A second name of a tensor. */
+typedef struct graph_alias {
+    const char *name;
+    weir_tensor *tensor;
+} graph_alias;
+
 typedef struct graph_program {
     const char *name;
     const char *prefix;        /* of the names of what it builds: "", "eval/" */
     bool trains;
+    bool averages;             /* reads the averages of parameters */
 } graph_program;
 
 struct weir_graph {
@@ -119,6 +133,8 @@ struct weir_graph {
     POOL_LIST(weir_tensor *) tensors;
     POOL_LIST(graph_node *) nodes;
     POOL_LIST(graph_scope) scopes;
+    POOL_LIST(graph_value) values;
+    POOL_LIST(graph_alias) aliases;
     graph_name *names;         /* hash set of the names in use */
     int names_count, names_room;
     const char *mistake;
@@ -176,6 +192,8 @@ weir_scope graph_scope_absolute(weir_graph *graph, weir_mesh *mesh, const char *
 weir_mesh *graph_default_mesh(weir_graph *graph);
 
 /* `name` behind the program's and the scope's prefix, entered as in use; a mistake when it was. */
+/* Whether something of the graph has this name, as it is known outside. */
+bool graph_name_used(weir_graph *g, const char *full);
 const char *graph_full_name(weir_graph *graph, weir_src src, const char *name);
 
 /* The same for a parameter or state, which all programs know by the same name; `shared` is the one of it, entered by

@@ -226,7 +226,7 @@ static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *
                             t->src.file ? t->src.file : "?", t->src.line, t->delay ? "state" : "parameter",
                             weir_dtype_name(t->type.dtype), shape_text(&t->type.shape, have, sizeof have));
     t->asked |= bit;
-    return t;
+    return t->average && graph_program_now(g)->averages ? t->average : t;
 }
 
 /* A tensor that no op makes. */

@@ -148,6 +148,7 @@ void weir_graph_program_at(weir_graph *g, const char *name, const weir_program_o
         return;
     g->program = program;
     g->programs.item[program].trains |= opts.train;
+    g->programs.item[program].averages |= opts.averages;
 }
 
 weir_scope weir_program_enter(weir_graph *g, const char *name, const weir_program_opts *opts)

@@ -2,6 +2,7 @@
 #include "graph/verify/draw.h"
 
 enum { INT_BOUND = 8 }; /* of integers whose readers take any */
+enum { OTHERS = 3 };    /* of so many labels in a row one does not count, so that some of every shard do not */
 
 field_value draw_int(uint64_t bits, bound of)
 {
@@ -23,10 +24,15 @@ void draw_input(uint64_t seed, const char *name, int64_t step, int micro, bound 
     uint64_t before = (uint64_t)micro; /* elements of the step's micro-batches before this one */
     for (int d = 0; d < array->rank; d++)
         before *= (uint64_t)array->global[d];
+    const uint64_t which = of.has_other ? field_bits(seed, name, &step, 1) % OTHERS : OTHERS;
     for (int64_t n = 0; n < array->count; n++) {
         const int64_t numbers[] = {step, (int64_t)(before + (uint64_t)rule_logical(array, n))};
-        array->at[n] = weir_dtype_real(array->dtype) ? field_draw(seed, name, numbers, 2)
-                                                     : draw_int(field_bits(seed, name, numbers, 2), of);
+        if (weir_dtype_real(array->dtype))
+            array->at[n] = field_draw(seed, name, numbers, 2);
+        else if ((uint64_t)numbers[1] % OTHERS == which)
+            array->at[n] = field_int(of.other);
+        else
+            array->at[n] = draw_int(field_bits(seed, name, numbers, 2), of);
     }
 }
 

@@ -60,6 +60,8 @@ static dual_value slope_of(uint64_t seed, const char *function, int primes, cons
         const dual_value y = oracle(seed, function, 0, at, 1, moves);
         return oracle(seed, function, 1, &y, 1, moves);
     }
+    if (!primes && count == 2 && !strcmp(function, "pow"))
+        return oracle(seed, by ? "pow_db" : "pow_da", 0, at, 2, moves);
     const dual_value all = oracle(seed, function, primes + 1, at, count, moves);
     return count == 1 ? all : oracle(seed, "by", 0, (const dual_value[]){all, dual_int(by)}, 2, moves);
 }

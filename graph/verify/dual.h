@@ -6,7 +6,8 @@
  *     (a + a' e) + (b + b' e) = (a + b) + (a' + b') e          (a + a' e)(b + b' e) = a b + (a' b + a b') e
  *
  * The derivative of an oracle is what the rules of gradient ops use: of exp it is exp, of log 1 / x, and of rsqrt -rsqrt^3 / 2.
- * sqrt, tanh and sigmoid have an oracle of the result (their gradients read that), and all others one of the argument. The order
+ * sqrt, tanh and sigmoid have an oracle of the result (their gradients read that), pow has "pow_da" and "pow_db" of both
+ * arguments, and all others one of the argument. The order
  * and the test for integers look at values alone.
  *
  * A file that includes this before any other header of the room is compiled over dual numbers: field_value is dual_value there,
@@ -30,6 +31,11 @@ typedef struct dual_value {
 static inline dual_value dual_const(field_value value)
 {
     return (dual_value){value, {{0, 0}}};
+}
+
+static inline dual_value dual_still(dual_value a)
+{
+    return dual_const(a.value);
 }
 
 static inline bool dual_is_const(dual_value a)
@@ -140,6 +146,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define field_div dual_div
 #define field_neg dual_neg
 #define field_inverse dual_inverse
+#define field_still dual_still
 #define field_dot dual_dot
 #define field_int dual_int
 #define field_real dual_real
@@ -164,6 +171,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rule_part dual_rule_part
 #define rules_core dual_rules_core
 #define rules_product dual_rules_product
+#define rules_conv dual_rules_conv
 #define rules_element dual_rules_element
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss

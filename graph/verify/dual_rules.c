@@ -5,6 +5,7 @@
 #include "graph/verify/rules_core.c"
 #define sizes_differ product_sizes_differ /* each name is of two files */
 #include "graph/verify/rules_product.c"
+#include "graph/verify/rules_conv.c"
 #define norm norm_sizes
 #include "graph/verify/rules_element.c"
 #undef norm

@@ -100,6 +100,12 @@ static inline field_value field_from_exact(weir_exact a)
     return (field_value){{a.of[0] % FIELD_P, a.of[1] % FIELD_P}};
 }
 
+/* The same value, with no derivative where numbers carry one (dual.h). */
+static inline field_value field_still(field_value a)
+{
+    return a;
+}
+
 /* 1 / a; of 0 it is 0. */
 field_value field_inverse(field_value a);
 

@@ -126,12 +126,19 @@ static void set_slopes(const trial *p, const weir_tensor *tensor, bool moves)
 
 /* ---- the two sides ---- */
 
+/* The gradient that the parameter's update reads; LAMB's reads a direction, which reads it. */
+static const weir_tensor *gradient_read(const graph_node *update)
+{
+    const weir_tensor *in = update ? update->in[0] : NULL;
+    return in && in->node && !strcmp(in->node->op->name, "lamb") ? in->node->in[0] : in;
+}
+
 /* The tensor that says how the loss changes with this one; NULL: there is none, and the loss should not change. */
 static const weir_tensor *gradient_of(const weir_tensor *tensor)
 {
     if (tensor->node)
         return tensor->gradient;
-    return tensor->update ? tensor->update->in[0] : NULL;
+    return gradient_read(tensor->update);
 }
 
 /* The loss of a step is the mean over its micro-batches, to which each has this share; or their sum, which the update divides
@@ -230,7 +237,7 @@ static bool adds_up(const trial *p, const weir_tensor *tensor)
 /* Whether the update of a parameter reads the sum of its gradient over the micro-batches. */
 static bool accumulates(const trial *p, const weir_tensor *parameter)
 {
-    const weir_tensor *each = parameter->gradient, *all = parameter->update ? parameter->update->in[0] : NULL;
+    const weir_tensor *each = parameter->gradient, *all = gradient_read(parameter->update);
     if (!each || !all)
         return false;
     bool same = true;

@@ -123,32 +123,55 @@ static weir_status no_node(const struct local *l, const rule_call *call, const c
  * With f16 the compiler multiplies the loss by a scale, of which the graph knows nothing: it is 1 times a scale. Gradients have that
  * scale then, their squares its square, and the factor for the gradients its inverse. */
 
+static const char *const updates[] = {"sgd", "nesterov", "adagrad", "lion", "adamw", "adam", NULL};
+
+/* The update of which the op is the one with moved states: "adamw" of "adamw_moved". NULL: it is none. */
+static const char *unmoved(const weir_op *op)
+{
+    for (int i = 0; updates[i]; i++) {
+        const size_t length = strlen(updates[i]);
+        if (!strncmp(op->name, updates[i], length) && !strcmp(op->name + length, "_moved"))
+            return updates[i];
+    }
+    return NULL;
+}
+
 /* The states that an update is given, and gives back, because they wait on a disk. */
 static int moved_by(const weir_op *op)
 {
-    return !strcmp(op->name, "adamw_moved") ? 2 : !strcmp(op->name, "sgd_moved");
+    return unmoved(op) ? op->out_count - 1 : 0;
 }
 
-/* Ops to which the compiler gives a factor: the scale of the loss, or its inverse. */
+/* Ops to which the compiler gives a factor as input 1: the scale of the loss, or its inverse. */
 static bool takes_factor(const weir_op *op)
 {
-    return !strcmp(op->name, "grad_seed") || !strcmp(op->name, "adamw") || !strcmp(op->name, "sgd");
+    bool takes = !strcmp(op->name, "grad_seed") || !strcmp(op->name, "lamb");
+    for (int i = 0; updates[i]; i++)
+        takes |= !strcmp(op->name, updates[i]);
+    return takes;
 }
 
 /* Without the compiler's factor of 1, and without states that are values. */
 static const graph_node *find_node(const struct local *l, const rule_call *given)
 {
     rule_call call = *given;
+    rule_array in[WEIR_ARGS_MAX];
+    const weir_tensor *tensors[WEIR_ARGS_MAX];
     const int moved = moved_by(call.op);
     if (moved) {
-        call.op = weir_op_find(moved == 2 ? "adamw" : "sgd");
+        call.op = weir_op_find(unmoved(call.op));
         call.in_count -= moved;
         call.out_count -= moved;
     }
-    if (takes_factor(call.op) && call.in_count > 0 && l->tensors[call.in_count - 1] == &l->unit)
-        call.in_count--;
-    return lookup_node(l->lookup, &call, l->tensors, l->plan->actors[l->kernel->actor.i].program.i,
-                       plan_text(l->plan, l->kernel->name));
+    const bool factor = takes_factor(call.op) && call.in_count > 1 && l->tensors[1] == &l->unit;
+    for (int i = 0, to = 0; i < call.in_count; i++)
+        if (i != 1 || !factor) {
+            tensors[to] = l->tensors[i];
+            in[to++] = call.in[i];
+        }
+    call.in = in;
+    call.in_count -= factor;
+    return lookup_node(l->lookup, &call, tensors, l->plan->actors[l->kernel->actor.i].program.i, plan_text(l->plan, l->kernel->name));
 }
 
 /* The compiler adds up the squares of all gradients to see an infinite one. If the graph has no norm, nothing is claimed of them. */

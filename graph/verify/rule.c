@@ -7,7 +7,7 @@
 #include "graph/base/base.h"
 #include "graph/base/locale.h"
 
-static const rule_entry *const tables[] = {rules_core, rules_product, rules_element, rules_model, rules_loss, rules_update,
+static const rule_entry *const tables[] = {rules_core, rules_product, rules_conv, rules_element, rules_model, rules_loss, rules_update,
                                            rules_index};
 
 /* ---- an op without a rule ---- */

@@ -190,6 +190,7 @@ typedef struct rule_entry {
 } rule_entry;
 extern const rule_entry rules_core[];    /* what the compiler and the builder insert; shapes */
 extern const rule_entry rules_product[]; /* products of matrices */
+extern const rule_entry rules_conv[];    /* convolutions and pools */
 extern const rule_entry rules_element[]; /* functions of elements, sums, norms, softmax, random masks */
 extern const rule_entry rules_model[];   /* attention, embedding */
 extern const rule_entry rules_loss[];    /* losses */

@@ -3,7 +3,9 @@
  * Three kinds of functions need care:
  *
  *     exp, gelu, ...     oracles of the input; the gradient's factor is another oracle, of the value that the gradient op reads
- *     relu, max, argmax  the random order of field_larger()
+ *     floor, sign, ...   oracles of the input without a derivative
+ *     relu, max, argmax  the random order of field_larger(); min2, max2, clip, less too, of which each fits the others
+ *     where, masked      by the truth of the condition: whether it is 0
  *     the rest           exact
  *
  * A rule divides by the same sizes as the kernel. `mean` divides by the logical count, because its signatures may split a reduced
@@ -13,6 +15,8 @@
  * A plan may come from a file, so each rule compares the sizes of its operands before it reads or writes them.
  */
 #include "graph/verify/rule.h"
+
+#include <math.h>
 
 /* ---- operands ---- */
 
@@ -81,6 +85,16 @@ static bool slope_rule(const rule_call *call, const char *slope)
     {                                                   \
         return oracle_rule(call, #name);                \
     }
+/* A function that is constant almost everywhere. */
+#define FLAT(name)                                                      \
+    static bool name##_rule(const rule_call *call)                      \
+    {                                                                   \
+        if (!oracle_rule(call, #name))                                  \
+            return false;                                               \
+        for (int64_t i = 0; i < call->out[0].count; i++)                \
+            call->out[0].at[i] = field_still(call->out[0].at[i]);       \
+        return true;                                                    \
+    }
 #define SLOPE(name)                                     \
     static bool name##_grad_rule(const rule_call *call) \
     {                                                   \
@@ -93,6 +107,22 @@ ORACLE(tanh)
 ORACLE(sigmoid)
 ORACLE(gelu)
 ORACLE(silu)
+ORACLE(abs)
+ORACLE(sin)
+ORACLE(cos)
+ORACLE(erf)
+ORACLE(gelu_erf)
+ORACLE(softplus)
+FLAT(floor)
+FLAT(ceil)
+FLAT(round)
+FLAT(sign)
+SLOPE(abs)
+SLOPE(sin)
+SLOPE(cos)
+SLOPE(erf)
+SLOPE(gelu_erf)
+SLOPE(softplus)
 SLOPE(sqrt)
 SLOPE(tanh)
 SLOPE(sigmoid)
@@ -105,6 +135,27 @@ static bool neg_rule(const rule_call *call)
         return false;
     for (int64_t i = 0; i < call->out[0].count; i++)
         call->out[0].at[i] = field_neg(call->in[0].at[i]);
+    return true;
+}
+
+static bool reciprocal_rule(const rule_call *call)
+{
+    if (!all_alike(call, 1, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        call->out[0].at[i] = field_inverse(call->in[0].at[i]);
+    return true;
+}
+
+/* The saved value is y = 1 / x: dx = -y y dy. */
+static bool reciprocal_grad_rule(const rule_call *call)
+{
+    if (!all_alike(call, 2, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        const field_value y = call->in[0].at[i];
+        call->out[0].at[i] = field_neg(field_mul(field_mul(y, y), call->in[1].at[i]));
+    }
     return true;
 }
 
@@ -170,19 +221,26 @@ static int64_t size_under(const rule_array *array, int rank, int d)
     return own < 0 ? 1 : array->shape[own];
 }
 
-/* Whether out[0] has the shape to which both inputs broadcast (NumPy's rules). */
+/* Whether out[0] has the shape to which all inputs broadcast (NumPy's rules). */
 static bool broadcast_fits(const rule_call *call)
 {
-    const rule_array *a = &call->in[0], *b = &call->in[1], *out = &call->out[0];
-    if (out->rank != (a->rank > b->rank ? a->rank : b->rank))
-        return rule_refuse(call, "output 0 has %d dimensions; the inputs have %d and %d", out->rank, a->rank, b->rank);
-    for (int d = 0; d < out->rank; d++) {
-        const int64_t size_a = size_under(a, out->rank, d), size_b = size_under(b, out->rank, d);
-        if (size_a != size_b && size_a != 1 && size_b != 1)
-            return rule_refuse(call, "sizes %lld and %lld do not broadcast", (long long)size_a, (long long)size_b);
-        if (out->shape[d] != (size_a == 1 ? size_b : size_a))
-            return rule_refuse(call, "dimension %d of output 0 is %lld; the inputs have %lld and %lld", d, (long long)out->shape[d],
-                               (long long)size_a, (long long)size_b);
+    const rule_array *out = &call->out[0];
+    int rank = 0;
+    for (int i = 0; i < call->in_count; i++)
+        rank = call->in[i].rank > rank ? call->in[i].rank : rank;
+    if (out->rank != rank)
+        return rule_refuse(call, "output 0 has %d dimensions; the inputs have up to %d", out->rank, rank);
+    for (int d = 0; d < rank; d++) {
+        int64_t all = 1;
+        for (int i = 0; i < call->in_count; i++) {
+            const int64_t size = size_under(&call->in[i], rank, d);
+            if (size != all && size != 1 && all != 1)
+                return rule_refuse(call, "sizes %lld and %lld do not broadcast", (long long)all, (long long)size);
+            all = all == 1 ? size : all;
+        }
+        if (out->shape[d] != all)
+            return rule_refuse(call, "dimension %d of output 0 is %lld; the inputs have %lld", d, (long long)out->shape[d],
+                               (long long)all);
     }
     return true;
 }
@@ -218,6 +276,188 @@ PAIR(add)
 PAIR(sub)
 PAIR(mul)
 PAIR(div)
+
+static field_value field_min2(const rule_call *call, field_value a, field_value b)
+{
+    return field_larger(call->seed, a, b) ? b : a;
+}
+
+static field_value field_max2(const rule_call *call, field_value a, field_value b)
+{
+    return field_larger(call->seed, b, a) ? b : a;
+}
+
+static field_value truth(bool is)
+{
+    return field_int(is);
+}
+
+static bool is_true(field_value a)
+{
+    return !field_equal(a, zero());
+}
+
+static field_value test_equal(const rule_call *call, field_value a, field_value b)
+{
+    (void)call;
+    return truth(field_equal(a, b));
+}
+
+static field_value test_less(const rule_call *call, field_value a, field_value b)
+{
+    return truth(field_larger(call->seed, b, a));
+}
+
+static field_value test_less_equal(const rule_call *call, field_value a, field_value b)
+{
+    return truth(!field_larger(call->seed, a, b));
+}
+
+static field_value test_logical_and(const rule_call *call, field_value a, field_value b)
+{
+    (void)call;
+    return truth(is_true(a) && is_true(b));
+}
+
+static field_value test_logical_or(const rule_call *call, field_value a, field_value b)
+{
+    (void)call;
+    return truth(is_true(a) || is_true(b));
+}
+
+static field_value test_logical_xor(const rule_call *call, field_value a, field_value b)
+{
+    (void)call;
+    return truth(is_true(a) != is_true(b));
+}
+
+static field_value oracle_pow(const rule_call *call, field_value a, field_value b)
+{
+    return field_oracle(call->seed, "pow", (const field_value[]){a, b}, 2);
+}
+
+static field_value oracle_pow_da(const rule_call *call, field_value a, field_value b)
+{
+    return field_oracle(call->seed, "pow_da", (const field_value[]){a, b}, 2);
+}
+
+static field_value oracle_pow_db(const rule_call *call, field_value a, field_value b)
+{
+    return field_oracle(call->seed, "pow_db", (const field_value[]){a, b}, 2);
+}
+
+/* As pair_rule(), of a function that looks at the call. */
+static bool pair_rule_of(const rule_call *call, field_value (*of)(const rule_call *call, field_value a, field_value b))
+{
+    if (!rule_has_operands(call, 2, 1) || !broadcast_fits(call))
+        return false;
+    const rule_array *out = &call->out[0];
+    for (int64_t i = 0; i < out->count; i++) {
+        int64_t index[WEIR_DIMS_MAX] = {0};
+        rule_index(out, i, index);
+        out->at[i] = of(call, broadcast_at(&call->in[0], out, index), broadcast_at(&call->in[1], out, index));
+    }
+    return true;
+}
+
+#define PAIR_OF(name, of)                          \
+    static bool name##_rule(const rule_call *call) \
+    {                                              \
+        return pair_rule_of(call, of);             \
+    }
+PAIR_OF(min2, field_min2)
+PAIR_OF(max2, field_max2)
+PAIR_OF(pow, oracle_pow)
+PAIR_OF(pow_da, oracle_pow_da)
+PAIR_OF(pow_db, oracle_pow_db)
+PAIR_OF(equal, test_equal)
+PAIR_OF(less, test_less)
+PAIR_OF(less_equal, test_less_equal)
+PAIR_OF(logical_and, test_logical_and)
+PAIR_OF(logical_or, test_logical_or)
+PAIR_OF(logical_xor, test_logical_xor)
+
+/* ---- choices ---- */
+
+static bool where_rule(const rule_call *call)
+{
+    if (!rule_has_operands(call, 3, 1) || !broadcast_fits(call))
+        return false;
+    const rule_array *out = &call->out[0];
+    for (int64_t i = 0; i < out->count; i++) {
+        int64_t index[WEIR_DIMS_MAX] = {0};
+        rule_index(out, i, index);
+        out->at[i] = broadcast_at(&call->in[is_true(broadcast_at(&call->in[0], out, index)) ? 1 : 2], out, index);
+    }
+    return true;
+}
+
+static bool masked_rule(const rule_call *call)
+{
+    if (!rule_has_operands(call, 2, 1) || !broadcast_fits(call))
+        return false;
+    const rule_array *out = &call->out[0];
+    const bool inverted = rule_int(call, "inverted", 0) != 0;
+    for (int64_t i = 0; i < out->count; i++) {
+        int64_t index[WEIR_DIMS_MAX] = {0};
+        rule_index(out, i, index);
+        const bool kept = is_true(broadcast_at(&call->in[0], out, index)) != inverted;
+        out->at[i] = kept ? broadcast_at(&call->in[1], out, index) : zero();
+    }
+    return true;
+}
+
+/* x within the bounds; *inside: it was there. A bound that is infinite is none. */
+static field_value clipped(const rule_call *call, field_value x, bool *inside)
+{
+    const double lo = rule_real(call, "lo", 0), hi = rule_real(call, "hi", 0);
+    const bool below = lo > -HUGE_VAL && field_larger(call->seed, field_real(lo), x);
+    x = below ? field_real(lo) : x;
+    const bool above = hi < HUGE_VAL && field_larger(call->seed, x, field_real(hi));
+    *inside = !below && !above;
+    return above ? field_real(hi) : x;
+}
+
+static bool clip_rule(const rule_call *call)
+{
+    bool inside;
+    if (!all_alike(call, 1, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        call->out[0].at[i] = clipped(call, call->in[0].at[i], &inside);
+    return true;
+}
+
+static bool clip_grad_rule(const rule_call *call)
+{
+    if (!all_alike(call, 2, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        bool inside;
+        clipped(call, call->in[0].at[i], &inside);
+        call->out[0].at[i] = inside ? call->in[1].at[i] : zero();
+    }
+    return true;
+}
+
+static bool logical_not_rule(const rule_call *call)
+{
+    if (!all_alike(call, 1, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        call->out[0].at[i] = truth(!is_true(call->in[0].at[i]));
+    return true;
+}
+
+/* No value of the field is NaN. So that it matters which one is asked, some are said to be. */
+static bool is_nan_rule(const rule_call *call)
+{
+    if (!all_alike(call, 1, 1))
+        return false;
+    for (int64_t i = 0; i < call->out[0].count; i++)
+        call->out[0].at[i] = truth(field_larger(call->seed, field_oracle_of(call->seed, "is_nan", call->in[0].at[i]), zero()));
+    return true;
+}
 
 /* ---- reductions ---- */
 
@@ -689,7 +929,14 @@ static bool dropout_grad_rule(const rule_call *call)
 const rule_entry rules_element[] = {
     ENTRY(neg), ENTRY(exp), ENTRY(log), ENTRY(sqrt), ENTRY(tanh), ENTRY(sigmoid), ENTRY(relu), ENTRY(gelu), ENTRY(silu),
     ENTRY(sqrt_grad), ENTRY(tanh_grad), ENTRY(sigmoid_grad), ENTRY(relu_grad), ENTRY(gelu_grad), ENTRY(silu_grad),
-    ENTRY(add), ENTRY(sub), ENTRY(mul), ENTRY(div), ENTRY(add_many), ENTRY(affine), ENTRY(cast),
+    ENTRY(abs), ENTRY(sin), ENTRY(cos), ENTRY(erf), ENTRY(gelu_erf), ENTRY(softplus), ENTRY(reciprocal),
+    ENTRY(floor), ENTRY(ceil), ENTRY(round), ENTRY(sign),
+    ENTRY(abs_grad), ENTRY(sin_grad), ENTRY(cos_grad), ENTRY(erf_grad), ENTRY(gelu_erf_grad), ENTRY(softplus_grad),
+    ENTRY(reciprocal_grad),
+    ENTRY(add), ENTRY(sub), ENTRY(mul), ENTRY(div), ENTRY(min2), ENTRY(max2), ENTRY(pow),
+    ENTRY(pow_da), ENTRY(pow_db), ENTRY(equal), ENTRY(less), ENTRY(less_equal), ENTRY(logical_and), ENTRY(logical_or),
+    ENTRY(logical_xor), ENTRY(logical_not), ENTRY(is_nan), ENTRY(where), ENTRY(masked), ENTRY(clip), ENTRY(clip_grad),
+    ENTRY(add_many), ENTRY(affine), ENTRY(cast),
     ENTRY(sum), ENTRY(mean), ENTRY(max), ENTRY(max_grad), ENTRY(sum_to), ENTRY(argmax),
     ENTRY(softmax), ENTRY(softmax_grad),
     ENTRY(layernorm), ENTRY(layernorm_grad), ENTRY(rmsnorm), ENTRY(rmsnorm_grad),

@@ -312,10 +312,9 @@ static void put_kept(struct comparing *c, int64_t when)
     }
 }
 
-/* How values begin is no matter of values: it is written in the plans. */
-static weir_status compare_inits(const struct comparing *c)
+/* Whether each shard of plan a begins as the first one of that name in plan b. */
+static weir_status compare_inits_with(const weir_plan *a, const weir_plan *b)
 {
-    const weir_plan *a = c->plan[0], *b = c->plan[1];
     for (uint32_t i = 0; i < a->inits_count; i++) {
         const plan_init *x = &a->inits[i];
         const char *name = player_kept_name(a, x->tensor.i);
@@ -327,6 +326,13 @@ static weir_status compare_inits(const struct comparing *c)
                          name, a->seed != b->seed ? ", which were compiled with two values of .seed" : "");
     }
     return WEIR_OK;
+}
+
+/* How values begin is no matter of values: it is written in the plans. Each may have several shards of a name. */
+static weir_status compare_inits(const struct comparing *c)
+{
+    const weir_status status = compare_inits_with(c->plan[0], c->plan[1]);
+    return status ? status : compare_inits_with(c->plan[1], c->plan[0]);
 }
 
 /* ---- a round ---- */

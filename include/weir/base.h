@@ -85,13 +85,16 @@ typedef struct weir_src {
     int line;
 } weir_src;
 
-/* name, C type, bytes. An f16 (IEEE 754 binary16) or bf16 (the upper half of an f32) is its 16 bits. */
+/* name, C type, bytes. An f16 (IEEE 754 binary16) or bf16 (the upper half of an f32) is its 16 bits. Saved plans have the
+ * numbers of this order, so a new dtype comes last. */
 #define WEIR_DTYPE_LIST(X) \
     X(F32, float, 4)       \
     X(I32, int32_t, 4)     \
     X(U8, uint8_t, 1)      \
     X(F16, uint16_t, 2)    \
-    X(BF16, uint16_t, 2)
+    X(BF16, uint16_t, 2)   \
+    X(I64, int64_t, 8)     \
+    X(I8, int8_t, 1)
 
 typedef enum weir_dtype {
     WEIR_DTYPE_NONE,

@@ -14,7 +14,7 @@
  *
  * A single .safetensors file of any origin opens as a checkpoint, too: every tensor is whole and a parameter. So do
  * several such files with a model.safetensors.index.json, by the path of that or of its folder. F64 is read as f32
- * (rounded) and I64 as i32; a value that is out of range is an error. Tensors of other types, and of more than six
+ * (rounded), I64 as i64, or as i32 where that is wanted; a value that is out of range is an error. Tensors of other types, and of more than six
  * dimensions, can be listed but not read. F16 and BF16 are read as they are, or as f32: so an f32 parameter can start with
  * the values of a file of halves.
  *

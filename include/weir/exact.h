@@ -17,8 +17,8 @@
  * Functions. exp, gelu and all functions that are not made of sums, products and quotients are *oracles*: random functions that
  * have nothing but a name. Equal arguments give equal values. So a rule must call an oracle with arguments that do not depend
  * on how the op is split, and may use no property of the function: exp(a + b) is not exp(a) exp(b) here. The built-in ops have
- * the oracles "exp", "log", "sqrt", "rsqrt" (1 / sqrt), "tanh", "sigmoid", "gelu" and "silu". An op whose gradient is made of
- * built-in ops uses these.
+ * the oracles "exp", "log", "sqrt", "rsqrt" (1 / sqrt), "tanh", "sigmoid", "gelu", "silu", "abs", "sin", "cos", "erf", "gelu_erf" and
+ * "softplus". An op whose gradient is made of built-in ops uses these.
  *
  * Order. Exact numbers have none. weir_exact_larger() is a random order, the same one for all ops.
  *
@@ -61,7 +61,7 @@ bool weir_exact_larger(const weir_kernel_args *args, weir_exact a, weir_exact b)
 
 bool weir_exact_equal(weir_exact a, weir_exact b);
 
-/* True, and the number, if it is an integer of 32 bits: an id, a label. Elements of i32 and u8 tensors are integers. */
+/* True, and the number, if it is an integer of 32 bits: an id, a label. Elements of i64, i32, i8 and u8 tensors are integers. */
 bool weir_exact_is_int(weir_exact a, int64_t *number);
 
 WEIR_C_END

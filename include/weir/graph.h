@@ -97,6 +97,7 @@ typedef struct weir_program_opts {
     size_t size;
     weir_src src;
     bool train; /* trains, as "main" does: weir_dropout() drops, and weir_train() may be called [false] */
+    bool averages; /* weir_param() gives the average of a parameter that has one (.ema of weir_train(), called before) [false] */
 } weir_program_opts;
 
 /* A graph may have several programs, such as "main" and "eval". They share the graph's parameters and states, and nothing

@@ -324,7 +324,7 @@ typedef struct weir_op_check_opts {
     weir_src src;
     const void *attrs;         /* as in weir_apply [none] */
     const weir_array *inputs[WEIR_CHECK_IN_MAX]; /* ends at the first NULL. An array without data gets random values: reals
-                                  of N(0, 1), i32 from 0 to 9, u8 0 or 1 */
+                                  of N(0, 1), i64, i32 and i8 from 0 to 9, u8 0 or 1 */
     double tolerance;          /* of a value v: tolerance * (1 + |v|), and the rounding of halves [1e-4] */
     double gradient_tolerance; /* the same, of a gradient against finite differences of f32 values [0.005] */
     int gradient_outputs;      /* checks the gradient of the first so many outputs [all] */

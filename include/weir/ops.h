@@ -23,7 +23,8 @@ typedef struct weir_op_opts {
 
 /* ---- elementwise: f(x) ---- */
 #define WEIR_UNARY_LIST(X) \
-    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu)
+    X(neg) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(gelu) X(silu) X(abs) X(sin) X(cos) X(erf) X(gelu_erf) \
+    X(reciprocal) X(softplus) X(floor) X(ceil) X(round) X(sign)
 #define X(name) weir_tensor *weir_##name##_at(weir_tensor *x, const weir_op_opts *opts);
 WEIR_UNARY_LIST(X)
 #undef X
@@ -37,9 +38,30 @@ WEIR_UNARY_LIST(X)
 /* tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
 #define weir_gelu(x, ...) weir_gelu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_silu(x, ...) weir_silu_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* x is f32, f16 or bf16. neg, abs and sign take i32 and i64 as well, which wrap around: -INT32_MIN is INT32_MIN. NaN stays NaN
+ * in all of these. The derivative of abs is sign(x), so 0 at 0. */
+#define weir_abs(x, ...) weir_abs_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Radians; within 2 ulp up to 2^28. Beyond, results are still from -1 to 1, but the phase loses its digits. Infinity: NaN. */
+#define weir_sin(x, ...) weir_sin_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_cos(x, ...) weir_cos_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x */
+#define weir_erf(x, ...) weir_erf_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* exact form: x/2 (1 + erf(x / sqrt(2))) (Hendrycks and Gimpel 2016) */
+#define weir_gelu_erf(x, ...) weir_gelu_erf_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* 1 / x */
+#define weir_reciprocal(x, ...) weir_reciprocal_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* log(1 + exp(x)), which does not overflow */
+#define weir_softplus(x, ...) weir_softplus_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* round: to the nearest integer, halves to the even one. sign: 1, 0 or -1. The derivative of these four is 0. */
+#define weir_floor(x, ...) weir_floor_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_ceil(x, ...) weir_ceil_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_round(x, ...) weir_round_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_sign(x, ...) weir_sign_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 
 /* ---- elementwise: f(a, b), broadcasting ---- */
-#define WEIR_BINARY_LIST(X) X(add) X(sub) X(mul) X(div)
+#define WEIR_BINARY_LIST(X)                                                                          \
+    X(add) X(sub) X(mul) X(div) X(min2) X(max2) X(pow) X(equal) X(less) X(less_equal) X(greater)     \
+    X(greater_equal) X(and) X(or) X(xor)
 #define X(name) weir_tensor *weir_##name##_at(weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
 WEIR_BINARY_LIST(X)
 #undef X
@@ -47,6 +69,50 @@ WEIR_BINARY_LIST(X)
 #define weir_sub(a, b, ...) weir_sub_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_mul(a, b, ...) weir_mul_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_div(a, b, ...) weir_div_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Operands of all of these are of one dtype: f32, f16 or bf16. add, sub, mul, min2 and max2 take i32 and i64 as well; sums and
+ * products of those wrap around.
+ *
+ * The smaller, the larger of two; NaN if one is NaN. The gradient goes to the operand that was taken: the first of equals. */
+#define weir_min2(a, b, ...) weir_min2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_max2(a, b, ...) weir_max2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* a to the power of b, as C's pow(): 0^0 is 1; of a negative a only integer powers exist, and others are NaN. The gradients are
+ * b a^(b-1), which is 0 at b = 0, and log(a) a^b, which is 0 at a = 0 with b >= 0, and NaN for a negative a. */
+#define weir_pow(a, b, ...) weir_pow_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Comparisons: u8, 1 where it is true and else 0. Operands are of one dtype: f32, f16, bf16, i64, i32 or u8. Of NaN all are
+ * false. No gradient flows through them. */
+#define weir_equal(a, b, ...) weir_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_less(a, b, ...) weir_less_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_less_equal(a, b, ...) weir_less_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_greater(a, b, ...) weir_greater_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_greater_equal(a, b, ...) weir_greater_equal_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+/* Of two u8, each of which is true unless it is 0: u8, 1 or 0. */
+#define weir_and(a, b, ...) weir_and_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_or(a, b, ...) weir_or_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+#define weir_xor(a, b, ...) weir_xor_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+
+/* ---- elementwise: choices ---- */
+
+/* u8 -> u8: 1 where x is 0, else 0. */
+#define weir_not(x, ...) weir_not_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_not_at(weir_tensor *x, const weir_op_opts *opts);
+/* f32, f16 or bf16 -> u8: 1 where x is NaN, else 0. */
+#define weir_is_nan(x, ...) weir_is_nan_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_is_nan_at(weir_tensor *x, const weir_op_opts *opts);
+/* a where the condition (u8) is not 0, b where it is; all three broadcast. a and b are of one dtype, any. The gradient of an
+ * element that was not taken is 0. */
+#define weir_where(condition, a, b, ...) weir_where_at(condition, a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_where_at(weir_tensor *condition, weir_tensor *a, weir_tensor *b, const weir_op_opts *opts);
+
+typedef struct weir_clip_opts {
+    size_t size;
+    weir_src src;
+    double lo, hi; /* default: no bound; WEIR_ZERO: 0 */
+    const char *name;
+} weir_clip_opts;
+/* x, but .lo where it is smaller and .hi where it is larger; NaN stays NaN. f32, f16 or bf16. The gradient is 0 outside of the
+ * bounds, which belong to the inside. weir_clip(x, .lo = WEIR_ZERO, .hi = 6) */
+#define weir_clip(x, ...) weir_clip_at(x, WEIR_OPTS(weir_clip_opts, __VA_ARGS__))
+weir_tensor *weir_clip_at(weir_tensor *x, const weir_clip_opts *opts);
 
 /* The sum of 1 to WEIR_ARGS_MAX tensors of one shape. */
 weir_tensor *weir_add_many_at(weir_tensor *const *x, int x_count, const weir_op_opts *opts);
@@ -82,6 +148,7 @@ typedef struct weir_linear_opts {
     bool no_bias;
     weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in) */
     bool by_row;                    /* the bits of a row do not depend on the number of rows; slower if there are many */
+    bool frozen;                    /* neither the weight nor the bias is trained */
 } weir_linear_opts;
 /* x [..., in], of two or more dimensions, -> [..., out] = x W + b with parameters NAME/weight [in, out] and NAME/bias
  * [out] (initially zeros). The parameters are f32; if x is f16 or bf16, the weight is cast to its dtype. */
@@ -89,6 +156,103 @@ typedef struct weir_linear_opts {
 weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts *opts);
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
 weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
+
+/* x times the transposed weight of another layer, which both then train (Press and Wolf 2017). `layer` is the tensor that
+ * weir_embedding() or weir_linear() returned. For an embedding [vocab, dim]: x [..., dim] -> [..., vocab]; for a linear layer
+ * [in, out]: x [..., out] -> [..., in].
+ *     weir_tensor *h = weir_embedding(tokens, vocab, dim, .name = "tokens");
+ *     weir_tensor *logits = weir_tied(body(h), h); */
+#define weir_tied(x, layer, ...) weir_tied_at(x, layer, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_tied_at(weir_tensor *x, weir_tensor *layer, const weir_op_opts *opts);
+
+/* ---- convolutions and pools: x [batch, channels, d...] with 1 to 3 spatial dimensions d ---- */
+
+/* All lists have a number for each spatial dimension. The window is at the positions 0, stride, 2 stride, ... of the padded
+ * tensor where it fits:
+ *     size = (d + pad + pad_end - dilation (kernel - 1) - 1) / stride + 1, rounded down */
+typedef struct weir_conv_opts {
+    size_t size;
+    weir_src src;
+    const char *written;            /* the text of the options, filled in by the macros, to tell .pad_end = {0} from no option */
+    int64_t kernel[3];
+    const char *name;
+    int64_t stride[3];              /* default 1 */
+    int64_t pad[3];                 /* zeros in front */
+    int64_t pad_end[3];             /* zeros behind; default: as .pad */
+    int64_t dilation[3];            /* distance of the window's elements; default 1 */
+    int64_t groups;                 /* input and output channels in so many groups, each for itself; default 1 */
+    weir_sbp weight[WEIR_AXES_MAX]; /* SBP of the weight; the bias follows it */
+    bool no_bias;
+    weir_init init;                 /* of the weight; default: normal with standard deviation 1/sqrt(in / groups * window) */
+    bool frozen;                    /* the parameters are not trained */
+} weir_conv_opts;
+/* x -> [batch, out, d'...] with parameters NAME/weight [out, in / groups, kernel...] and NAME/bias [out] (initially zeros):
+ *     y[b, o, p] = bias[o] + sum over channels c of o's group and elements t of the window of
+ *                  weight[o, c, t] x[b, c, p stride - pad + t dilation]
+ * weir_conv(x, 64, {3, 3}, .pad = {1, 1}). With as many groups as channels it is a depthwise convolution. The parameters are
+ * f32; if x is f16 or bf16, the weight is cast to its dtype. */
+#define weir_conv(x, out, ...) \
+    weir_conv_at(x, out, WEIR_OPTS(weir_conv_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_conv_at(weir_tensor *x, int64_t out, const weir_conv_opts *opts);
+
+typedef struct weir_conv_with_opts {
+    size_t size;
+    weir_src src;
+    const char *written;            /* as above */
+    int64_t stride[3];
+    const char *name;
+    int64_t pad[3];
+    int64_t pad_end[3];
+    int64_t output_pad[3];          /* transposed: positions more at the end; less than the stride */
+    int64_t dilation[3];
+    int64_t groups;                 /* transposed: default 1. Else the shapes say how many there are, and .groups is checked */
+} weir_conv_with_opts;
+/* The same with a weight [out, in / groups, kernel...] and a bias [out] (or NULL) that exist already. */
+#define weir_conv_with(x, weight, bias, ...) \
+    weir_conv_with_at(x, weight, bias, WEIR_OPTS(weir_conv_with_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+weir_tensor *weir_conv_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_conv_with_opts *opts);
+/* The transposed convolution (Zeiler et al. 2010): each element of x adds a window's worth of elements to the result. x
+ * [batch, in, d...], weight [in, out / groups, kernel...], bias [out] or NULL -> [batch, out, d'...] with
+ *     size = (d - 1) stride - pad - pad_end + dilation (kernel - 1) + 1 + output_pad */
+#define weir_conv_transpose_with(x, weight, bias, ...) \
+    weir_conv_transpose_with_at(x, weight, bias, WEIR_OPTS(weir_conv_with_opts, .written = "" #__VA_ARGS__, __VA_ARGS__))
+weir_tensor *weir_conv_transpose_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_conv_with_opts *opts);
+
+typedef struct weir_pool_opts {
+    size_t size;
+    weir_src src;
+    const char *written; /* as above */
+    int64_t kernel[3];
+    const char *name;
+    int64_t stride[3];   /* default: as the kernel, so windows do not overlap */
+    int64_t pad[3];      /* less than the window spans; never the largest */
+    int64_t pad_end[3];  /* default: as .pad */
+    int64_t dilation[3]; /* default 1 */
+    bool ceil;           /* the size is rounded up, if the last window begins within the tensor or the pad in front of it */
+    bool count_pad;      /* average: pads count as elements of 0 */
+} weir_pool_opts;
+/* The largest element of each window, per channel: weir_max_pool(x, {2, 2}). NaN is larger than everything. The gradient goes
+ * to the first of equals. */
+#define weir_max_pool(x, ...) \
+    weir_max_pool_at(x, WEIR_OPTS(weir_pool_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_max_pool_at(weir_tensor *x, const weir_pool_opts *opts);
+/* The average of each window. For a pool over everything, weir_mean(x, .axes = {2, 3}, .axis_count = 2, .keep = true). */
+#define weir_average_pool(x, ...) \
+    weir_average_pool_at(x, WEIR_OPTS(weir_pool_opts, .written = "" #__VA_ARGS__, .kernel = __VA_ARGS__))
+weir_tensor *weir_average_pool_at(weir_tensor *x, const weir_pool_opts *opts);
+
+typedef struct weir_lrn_opts {
+    size_t size;
+    weir_src src;
+    double alpha; /* default 1e-4; WEIR_ZERO: 0, as for the others */
+    double beta;  /* default 0.75 */
+    double bias;  /* default 1 */
+    const char *name;
+} weir_lrn_opts;
+/* x [batch, channels, ...] / (bias + alpha / count * sum of x^2 over `count` neighbouring channels)^beta (Krizhevsky et al. 2012):
+ * of channel c, the channels c - (count - 1) / 2 to c + count / 2, both rounded down. Computed by other ops of this file. */
+#define weir_lrn(x, count, ...) weir_lrn_at(x, count, WEIR_OPTS(weir_lrn_opts, __VA_ARGS__))
+weir_tensor *weir_lrn_at(weir_tensor *x, int64_t count, const weir_lrn_opts *opts);
 
 /* ---- over the last dimension ---- */
 #define weir_softmax(x, ...) weir_softmax_at(x, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
@@ -99,6 +263,7 @@ typedef struct weir_norm_opts {
     weir_src src;
     const char *name;
     double eps; /* default 1e-5; WEIR_ZERO: none */
+    bool frozen; /* gain and bias are not trained */
 } weir_norm_opts;
 /* (x - mean) / sqrt(var + eps) * gain + bias, with parameters NAME/gain (ones) and NAME/bias (zeros), each [last]
  * (Ba et al. 2016) */
@@ -107,6 +272,12 @@ weir_tensor *weir_layernorm_at(weir_tensor *x, const weir_norm_opts *opts);
 /* x / sqrt(mean(x^2) + eps) * gain (Zhang and Sennrich 2019) */
 #define weir_rmsnorm(x, ...) weir_rmsnorm_at(x, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
 weir_tensor *weir_rmsnorm_at(weir_tensor *x, const weir_norm_opts *opts);
+/* The same with a gain [last] and a bias [last] that exist already, both f32. NULL: a parameter as above. */
+#define weir_layernorm_with(x, gain, bias, ...) \
+    weir_layernorm_with_at(x, gain, bias, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_layernorm_with_at(weir_tensor *x, weir_tensor *gain, weir_tensor *bias, const weir_norm_opts *opts);
+#define weir_rmsnorm_with(x, gain, ...) weir_rmsnorm_with_at(x, gain, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
+weir_tensor *weir_rmsnorm_with_at(weir_tensor *x, weir_tensor *gain, const weir_norm_opts *opts);
 
 typedef struct weir_arg_opts {
     size_t size;
@@ -134,6 +305,7 @@ typedef struct weir_embedding_opts {
     const char *name;
     weir_sbp weight[WEIR_AXES_MAX];
     weir_init init; /* default: normal with standard deviation 0.02 */
+    bool frozen;    /* the weight is not trained */
 } weir_embedding_opts;
 /* ids i32 [...] in [0, vocab) -> [..., dim], rows of the parameter NAME/weight [vocab, dim]. */
 #define weir_embedding(ids, vocab, dim, ...) \
@@ -213,6 +385,22 @@ typedef struct weir_label_count_opts {
     weir_label_count_at(labels, WEIR_OPTS(weir_label_count_opts, __VA_ARGS__))
 weir_tensor *weir_label_count_at(weir_tensor *labels, const weir_label_count_opts *opts);
 
+typedef struct weir_loss_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool sum; /* the sum over all elements rather than the mean */
+} weir_loss_opts;
+/* The mean of (x - y)^2 over all elements, a scalar. x and y broadcast. */
+#define weir_mse(x, y, ...) weir_mse_at(x, y, WEIR_OPTS(weir_loss_opts, __VA_ARGS__))
+weir_tensor *weir_mse_at(weir_tensor *x, weir_tensor *y, const weir_loss_opts *opts);
+/* The mean of -t log s(x) - (1 - t) log(1 - s(x)) over all elements, a scalar, where s(x) = 1 / (1 + exp(-x)) is the probability
+ * that the logit x stands for and t from 0 to 1 is the wanted one. Computed as log(1 + exp(x)) - t x, without overflow. logits and
+ * targets broadcast. */
+#define weir_binary_cross_entropy(logits, targets, ...) \
+    weir_binary_cross_entropy_at(logits, targets, WEIR_OPTS(weir_loss_opts, __VA_ARGS__))
+weir_tensor *weir_binary_cross_entropy_at(weir_tensor *logits, weir_tensor *targets, const weir_loss_opts *opts);
+
 /* ---- reductions ---- */
 typedef struct weir_reduce_opts {
     size_t size;
@@ -275,7 +463,7 @@ weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
 
 /* ---- by index ----
  *
- * Ids are i32. An id below 0 counts from the end: -1 is the last. The kernel fails if an id is not in -size .. size - 1 of the
+ * Ids are i32 or i64. An id below 0 counts from the end: -1 is the last. The kernel fails if an id is not in -size .. size - 1 of the
  * dimension that it indexes. Values may be of any dtype; gradients are sums in the order of the ids. */
 
 /* Slices of x along `axis` (may be negative), one for each id: x [a, n, b], ids [i, j], axis 1 -> [a, i, j, b]. */
@@ -290,6 +478,34 @@ weir_tensor *weir_gather_nd_at(weir_tensor *x, weir_tensor *ids, int batch_dims,
 #define weir_gather_elements(x, ids, axis, ...) \
     weir_gather_elements_at(x, ids, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_gather_elements_at(weir_tensor *x, weir_tensor *ids, int axis, const weir_op_opts *opts);
+
+/* ids [...], i32 or i64 -> f32 with one dimension more, `axis` (may be negative: -1 is the last one of the result), of `depth` elements:
+ * 1 at the id, 0 elsewhere. An id below 0 counts from the end; one out of range has no 1. */
+#define weir_one_hot(ids, depth, axis, ...) weir_one_hot_at(ids, depth, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_one_hot_at(weir_tensor *ids, int64_t depth, int axis, const weir_op_opts *opts);
+
+typedef struct weir_cumsum_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool exclusive; /* without the element itself */
+    bool reverse;   /* from the end */
+} weir_cumsum_opts;
+/* Sums of the elements up to each one along `axis` (may be negative): f32, f16, bf16, i32 or i64. Reals are added in double. */
+#define weir_cumsum(x, axis, ...) weir_cumsum_at(x, axis, WEIR_OPTS(weir_cumsum_opts, __VA_ARGS__))
+weir_tensor *weir_cumsum_at(weir_tensor *x, int axis, const weir_cumsum_opts *opts);
+
+typedef struct weir_top_k_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool smallest; /* rather than the largest */
+} weir_top_k_opts;
+/* The `count` largest elements along `axis` (may be negative), the largest first; of equals the one in front comes first, and NaN is
+ * larger than everything. Their indices (i32) go to *indices, unless that is NULL. */
+#define weir_top_k(x, count, axis, indices, ...) \
+    weir_top_k_at(x, count, axis, indices, WEIR_OPTS(weir_top_k_opts, __VA_ARGS__))
+weir_tensor *weir_top_k_at(weir_tensor *x, int64_t count, int axis, weir_tensor **indices, const weir_top_k_opts *opts);
 
 /* ---- borders and sizes ---- */
 enum { WEIR_PAD_CONSTANT, WEIR_PAD_EDGE, WEIR_PAD_REFLECT };
@@ -364,7 +580,8 @@ weir_tensor *weir_range_at(weir_graph *graph, weir_dtype dtype, int64_t count, c
  * not train (weir_graph_program) the result is x. */
 #define weir_dropout(x, rate, ...) weir_dropout_at(x, rate, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_dropout_at(weir_tensor *x, double rate, const weir_op_opts *opts);
-/* Converts to another dtype; f32 to integers truncates towards zero and saturates, NaN becomes 0. */
+/* Converts to another dtype. A value that an integer dtype does not hold becomes the nearest that it holds, a fraction is cut
+ * off (towards zero), and NaN becomes 0. Between integers and f16 or bf16, values are rounded to f32 on the way. */
 #define weir_cast(x, dtype, ...) weir_cast_at(x, dtype, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_cast_at(weir_tensor *x, weir_dtype dtype, const weir_op_opts *opts);
 

@@ -7,6 +7,7 @@
 #include <weir/cluster.h>
 #include <weir/exact.h>
 #include <weir/graph.h>
+#include <weir/onnx.h>
 #include <weir/op.h>
 #include <weir/ops.h>
 #include <weir/plan.h>

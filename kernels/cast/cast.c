@@ -55,6 +55,12 @@ CAST_LOOP(i32, int32_t, f32, float, )
 CAST_LOOP(i32, int32_t, u8, uint8_t, i32_to_u8)
 CAST_LOOP(u8, uint8_t, f32, float, )
 CAST_LOOP(u8, uint8_t, i32, int32_t, )
+CAST_LOOP(f32, float, i64, int64_t, f32_to_i64)
+CAST_LOOP(f32, float, i8, int8_t, f32_to_i8)
+CAST_LOOP(i64, int64_t, f32, float, )
+CAST_LOOP(i8, int8_t, f32, float, )
+CAST_LOOP(i64, int64_t, i32, int32_t, i64_to_i32)
+CAST_LOOP(i32, int32_t, i64, int64_t, )
 
 static void bf16_to_f32_loop(const void *x, void *y, int64_t count)
 {
@@ -76,14 +82,16 @@ static void f32_to_f16_loop(const void *x, void *y, int64_t count)
     weir_from_f32(x, count, WEIR_F16, y);
 }
 
-/* All pairs that are not here go through f32. */
+/* All pairs that are not here go through f32: those of integers have at most eight bits on one side, so it changes nothing. */
 static const cast_loop loops[WEIR_DTYPES][WEIR_DTYPES] = {
     [WEIR_F32] = {[WEIR_I32] = f32_to_i32_loop, [WEIR_U8] = f32_to_u8_loop, [WEIR_F16] = f32_to_f16_loop,
-                  [WEIR_BF16] = f32_to_bf16_loop},
-    [WEIR_I32] = {[WEIR_F32] = i32_to_f32_loop, [WEIR_U8] = i32_to_u8_loop},
+                  [WEIR_BF16] = f32_to_bf16_loop, [WEIR_I64] = f32_to_i64_loop, [WEIR_I8] = f32_to_i8_loop},
+    [WEIR_I32] = {[WEIR_F32] = i32_to_f32_loop, [WEIR_U8] = i32_to_u8_loop, [WEIR_I64] = i32_to_i64_loop},
     [WEIR_U8] = {[WEIR_F32] = u8_to_f32_loop, [WEIR_I32] = u8_to_i32_loop},
     [WEIR_F16] = {[WEIR_F32] = f16_to_f32_loop},
     [WEIR_BF16] = {[WEIR_F32] = bf16_to_f32_loop},
+    [WEIR_I64] = {[WEIR_F32] = i64_to_f32_loop, [WEIR_I32] = i64_to_i32_loop},
+    [WEIR_I8] = {[WEIR_F32] = i8_to_f32_loop},
 };
 
 static void cast_through_f32(const weir_view *in, const weir_view *out, int64_t count)

@@ -6,13 +6,23 @@
 
 /* An element as the number that is converted: integers as such, reals as f32. */
 DEVICE int32_t number(const uint8_t *x) { return *x; }
+DEVICE int32_t number(const int8_t *x) { return *x; }
 DEVICE int32_t number(const int32_t *x) { return *x; }
+DEVICE int64_t number(const int64_t *x) { return *x; }
 template <class T> DEVICE float number(const T *x) { return real_load(x); }
 
 DEVICE void convert(int32_t x, int32_t *to) { *to = x; }
 DEVICE void convert(int32_t x, uint8_t *to) { *to = i32_to_u8(x); }
+DEVICE void convert(int32_t x, int8_t *to) { *to = i32_to_i8(x); }
+DEVICE void convert(int32_t x, int64_t *to) { *to = x; }
+DEVICE void convert(int64_t x, int32_t *to) { *to = i64_to_i32(x); }
+DEVICE void convert(int64_t x, uint8_t *to) { *to = i32_to_u8(i64_to_i32(x)); }
+DEVICE void convert(int64_t x, int8_t *to) { *to = i32_to_i8(i64_to_i32(x)); }
+DEVICE void convert(int64_t x, int64_t *to) { *to = x; }
 DEVICE void convert(float x, int32_t *to) { *to = f32_to_i32(x); }
 DEVICE void convert(float x, uint8_t *to) { *to = f32_to_u8(x); }
+DEVICE void convert(float x, int8_t *to) { *to = f32_to_i8(x); }
+DEVICE void convert(float x, int64_t *to) { *to = f32_to_i64(x); }
 template <class T, class X> DEVICE void convert(X x, T *to) { real_store(to, (float)x); }
 
 template <class X, class Y> struct cast_of {
@@ -37,6 +47,12 @@ template <class X, class Y> struct cast_of {
             __VA_ARGS__;                   \
         } else if ((dtype) == WEIR_U8) {   \
             using T = uint8_t;             \
+            __VA_ARGS__;                   \
+        } else if ((dtype) == WEIR_I64) {  \
+            using T = int64_t;             \
+            __VA_ARGS__;                   \
+        } else if ((dtype) == WEIR_I8) {   \
+            using T = int8_t;              \
             __VA_ARGS__;                   \
         } else {                           \
             WITH_REAL(dtype, T, __VA_ARGS__); \

@@ -35,6 +35,16 @@ bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes)
     return rule_same_dtype(args, error, error_bytes);
 }
 
+bool rule_all_numbers(const weir_op_args *args, char *error, size_t error_bytes)
+{
+    for (int i = 0; i < args->in_count; i++) {
+        const weir_dtype dtype = args->in[i].dtype;
+        if (!weir_dtype_real(dtype) && dtype != WEIR_I32 && dtype != WEIR_I64)
+            return REFUSE("input %d is %s, and only f32, f16, bf16, i32 or i64 will do", i, weir_dtype_name(dtype));
+    }
+    return rule_same_dtype(args, error, error_bytes);
+}
+
 bool infer_alike(weir_op_args *args, char *error, size_t error_bytes)
 {
     char first[RULES_SHAPE_TEXT], other[RULES_SHAPE_TEXT];
@@ -49,6 +59,11 @@ bool infer_alike(weir_op_args *args, char *error, size_t error_bytes)
 bool infer_alike_real(weir_op_args *args, char *error, size_t error_bytes)
 {
     return rule_all_real(args, error, error_bytes) && infer_alike(args, error, error_bytes);
+}
+
+bool infer_alike_number(weir_op_args *args, char *error, size_t error_bytes)
+{
+    return rule_all_numbers(args, error, error_bytes) && infer_alike(args, error, error_bytes);
 }
 
 bool infer_alike_f32(weir_op_args *args, char *error, size_t error_bytes)

@@ -11,13 +11,17 @@ bool rule_all_f32(const weir_op_args *args, char *error, size_t error_bytes);
  * (kernels/common/real.h). */
 bool rule_all_real(const weir_op_args *args, char *error, size_t error_bytes);
 
+/* infer: the same, or i32 or i64. */
+bool rule_all_numbers(const weir_op_args *args, char *error, size_t error_bytes);
+
 /* infer of an op that no graph has. */
 bool infer_never(weir_op_args *args, char *error, size_t error_bytes);
 
-/* infer: every input is like the first, and so is out[0]. _f32: and they are f32; _real:
- * or f16 or bf16. */
+/* infer: every input is like the first, and so is out[0]. _f32: and they are f32; _real: or f16 or bf16; _number: or i32 or
+ * i64. */
 bool infer_alike(weir_op_args *args, char *error, size_t error_bytes);
 bool infer_alike_real(weir_op_args *args, char *error, size_t error_bytes);
+bool infer_alike_number(weir_op_args *args, char *error, size_t error_bytes);
 bool infer_alike_f32(weir_op_args *args, char *error, size_t error_bytes);
 
 /* fits, of an op with .either_out: infer gives out[], but that out[0] may be f32 where infer has a half. */

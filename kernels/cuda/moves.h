@@ -7,6 +7,7 @@
 #ifndef KERNELS_CUDA_MOVES_H
 #define KERNELS_CUDA_MOVES_H
 
+#include "graph/base/dtype.h"
 #include "kernels/cuda/walk.h"
 
 /* Moves elements of so many bytes; `from` and `to`: the first element of either side. */
@@ -19,7 +20,7 @@ void move_zeros(const weir_kernel_args *args, void *to, size_t bytes);
 
 static inline size_t bytes_of(weir_dtype dtype)
 {
-    return dtype == WEIR_U8 ? 1 : dtype == WEIR_F16 || dtype == WEIR_BF16 ? 2 : 4;
+    return dtype_bytes(dtype);
 }
 
 #endif

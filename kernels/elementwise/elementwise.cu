@@ -48,16 +48,61 @@ template <class F, class T> static void gradient_launch(const weir_kernel_args *
     each<16 / sizeof(T)>(args, f, count_of(&args->out[0].shape), packs_fit_all(args));
 }
 
+/* The same of integers, as unsigned ones. */
+template <class F, class U> struct whole_of {
+    const U *x;
+    U *y;
+    template <int N> METHOD void at(int64_t i) const
+    {
+        pack<U, N> all = pack_load<N>(x + i);
+        UNROLL
+        for (int k = 0; k < N; k++)
+            all.at[k] = F::of(all.at[k]);
+        pack_store<N>(y + i, all);
+    }
+};
+
+struct none_whole {};
+
+/* False: the elements are no integers. */
+template <class F> static bool whole_launch(const weir_kernel_args *args)
+{
+    const int64_t count = count_of(&args->out[0].shape);
+    const whole_of<F, uint32_t> narrow = {data_of<uint32_t>(&args->in[0]), data_of<uint32_t>(&args->out[0])};
+    const whole_of<F, uint64_t> wide = {data_of<uint64_t>(&args->in[0]), data_of<uint64_t>(&args->out[0])};
+    if (args->out[0].dtype == WEIR_I32)
+        each<4>(args, narrow, count, packs_fit_all(args));
+    else if (args->out[0].dtype == WEIR_I64)
+        each<2>(args, wide, count, packs_fit_all(args));
+    else
+        return false;
+    return true;
+}
+
+template <> bool whole_launch<none_whole>(const weir_kernel_args *)
+{
+    return false;
+}
+
 #define WRAP(name, launch)                                                                      \
     extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)                       \
     {                                                                                           \
         WITH_REAL(args->out[0].dtype, T, launch<name##_function, T>(args));                     \
         return launched(args);                                                                  \
     }
-#define FUNCTION(name) WRAP(name, function_launch)
-#define GRADIENT(name) WRAP(name, gradient_launch)
-ELEMENT_FUNCTIONS(FUNCTION)
-ELEMENT_GRADIENTS(GRADIENT)
+#define FUNCTION(name, whole)                                                                   \
+    extern "C" weir_status op_##name##_cuda(const weir_kernel_args *args)                       \
+    {                                                                                           \
+        if (!whole_launch<whole##_whole>(args))                                                 \
+            WITH_REAL(args->out[0].dtype, T, function_launch<name##_function, T>(args));        \
+        return launched(args);                                                                  \
+    }
+#define PLAIN(X, name, f, operations, signs, cheap, half, whole) FUNCTION(name, whole)
+#define SLOPED(X, name, f, operations, cheap, half, whole, ...) FUNCTION(name, whole) WRAP(name##_grad, gradient_launch)
+#define FLAT(X, name, f, operations, half, whole) FUNCTION(name, whole)
+FUNCTION_ROWS(PLAIN, )
+SLOPE_ROWS(SLOPED, )
+FLAT_ROWS(FLAT, )
 
 /* ---- affine ---- */
 
@@ -96,13 +141,15 @@ template <class T> struct term_sum {
     DEVICE float load(const T *x) { return real_load(x); }
     DEVICE void store(T *to, float x) { real_store(to, x); }
 };
-template <class T> struct integer_sum {
-    using type = uint32_t;
-    DEVICE uint32_t load(const T *x) { return (uint32_t)*x; }
-    DEVICE void store(T *to, uint32_t x) { *to = (T)x; }
+template <class T, class U> struct integer_sum {
+    using type = U;
+    DEVICE U load(const T *x) { return (U)*x; }
+    DEVICE void store(T *to, U x) { *to = (T)x; }
 };
-template <> struct term_sum<int32_t> : integer_sum<int32_t> {};
-template <> struct term_sum<uint8_t> : integer_sum<uint8_t> {};
+template <> struct term_sum<int64_t> : integer_sum<int64_t, uint64_t> {};
+template <> struct term_sum<int32_t> : integer_sum<int32_t, uint32_t> {};
+template <> struct term_sum<int8_t> : integer_sum<int8_t, uint32_t> {};
+template <> struct term_sum<uint8_t> : integer_sum<uint8_t, uint32_t> {};
 
 /* y = the sum of the terms, in their order; up to MOST of them. */
 template <class T, int MOST> struct sum_of {
@@ -152,6 +199,10 @@ extern "C" weir_status op_add_many_cuda(const weir_kernel_args *args)
         many_launch<int32_t>(args);
     else if (dtype == WEIR_U8)
         many_launch<uint8_t>(args);
+    else if (dtype == WEIR_I64)
+        many_launch<int64_t>(args);
+    else if (dtype == WEIR_I8)
+        many_launch<int8_t>(args);
     else
         WITH_REAL(dtype, T, many_launch<T>(args));
     return launched(args);

@@ -34,6 +34,8 @@ enum { ADD_BLOCK = 1024 }; /* elements */
 ADD_BLOCK_OF(f32, float, float)
 ADD_BLOCK_OF(i32, int32_t, uint32_t)
 ADD_BLOCK_OF(u8, uint8_t, uint32_t)
+ADD_BLOCK_OF(i64, int64_t, uint64_t)
+ADD_BLOCK_OF(i8, int8_t, uint32_t)
 
 /* Halves are summed in f32 and rounded once. */
 static void add_block_half(const weir_kernel_args *args, int64_t first, int64_t count)
@@ -51,18 +53,13 @@ static void add_block_half(const weir_kernel_args *args, int64_t first, int64_t 
 
 static weir_status add_many_kernel(const weir_kernel_args *args)
 {
-    int64_t count = view_count(&args->out[0]);
-    for (int64_t first = 0; first < count; first += ADD_BLOCK) {
-        int64_t part = count - first < ADD_BLOCK ? count - first : ADD_BLOCK;
-        if (dtype_half(args->out[0].dtype))
-            add_block_half(args, first, part);
-        else if (args->out[0].dtype == WEIR_F32)
-            add_block_f32(args, first, part);
-        else if (args->out[0].dtype == WEIR_I32)
-            add_block_i32(args, first, part);
-        else
-            add_block_u8(args, first, part);
-    }
+    static void (*const add_block[WEIR_DTYPES])(const weir_kernel_args *, int64_t, int64_t) = {
+        [WEIR_F32] = add_block_f32,   [WEIR_I32] = add_block_i32, [WEIR_U8] = add_block_u8, [WEIR_F16] = add_block_half,
+        [WEIR_BF16] = add_block_half, [WEIR_I64] = add_block_i64, [WEIR_I8] = add_block_i8,
+    };
+    const int64_t count = view_count(&args->out[0]);
+    for (int64_t first = 0; first < count; first += ADD_BLOCK)
+        add_block[args->out[0].dtype](args, first, count - first < ADD_BLOCK ? count - first : ADD_BLOCK);
     return WEIR_OK;
 }
 

@@ -1,7 +1,7 @@
 /* unary.c: y = f(x), and the gradients dx = slope(saved) dy, from the rows of kernels/common/elements.h.
  *
  * A gradient reads what the forward pass keeps anyway: the output where the derivative can be told from it, else the input. neg, exp and
- * log need no gradient op: they are -dy, y dy and dy / x. Every gradient is linear in dy, so a partial dy goes through
+ * log need no gradient op: they are -dy, y dy and dy / x. A flat function, such as floor, has the gradient 0 dy. Every gradient is linear in dy, so a partial dy goes through
  * (P -> P) without being summed first.
  *
  * The loops are written once, in the two macros UNARY and UNARY_GRAD; each makes a kernel and a definition of a row.
@@ -17,15 +17,53 @@
 
 #include <weir/ops.h>
 
+/* ---- integers ---- */
+
+typedef enum whole_function {
+    WHOLE_none,
+#define NAME(X, name, f) WHOLE_##name,
+    WHOLE_ROWS(NAME, )
+#undef NAME
+    WHOLES
+} whole_function;
+
+typedef void (*whole_loop)(const void *x, void *y, int64_t count);
+
+#define WHOLE_LOOP(name, f, bits)                                              \
+    static void name##_##bits##_loop(const void *x, void *y, int64_t count)    \
+    {                                                                          \
+        const uint##bits##_t *in = x;                                          \
+        uint##bits##_t *out = y;                                               \
+        FAST_LOOP                                                              \
+        for (int64_t i = 0; i < count; i++)                                    \
+            out[i] = f(in[i]);                                                 \
+    }
+#define WHOLE_LOOPS(X, name, f) WHOLE_LOOP(name, f, 32) WHOLE_LOOP(name, f, 64)
+WHOLE_ROWS(WHOLE_LOOPS, )
+
+static weir_status whole_run(const weir_kernel_args *args, whole_function f)
+{
+    static const whole_loop loops[WHOLES][2] = {
+#define LOOPS(X, name, f) [WHOLE_##name] = {name##_32_loop, name##_64_loop},
+        WHOLE_ROWS(LOOPS, )
+#undef LOOPS
+    };
+    const bool wide = args->out[0].dtype == WEIR_I64;
+    loops[f][wide](args->in[0].data, args->out[0].data, view_count(&args->out[0]));
+    return WEIR_OK;
+}
+
 /* ---- definitions ---- */
 
 /* f(x) with about `work` floating-point operations an element; `again`: the backward pass may compute it once more;
- * `policy`: of half precision. */
-#define UNARY(opname, function, work, signs, again, policy)                                             \
+ * `policy`: of half precision; `whole`: the function of integers. */
+#define UNARY(opname, function, work, signs, again, policy, whole)                                      \
     static weir_status opname##_kernel(const weir_kernel_args *args)                                    \
     {                                                                                                   \
         const int64_t count = view_count(&args->out[0]);                                                \
         float x_block[REAL_BLOCK], y_block[REAL_BLOCK];                                                 \
+        if (WHOLE_##whole && !weir_dtype_real(args->out[0].dtype))                                      \
+            return whole_run(args, WHOLE_##whole);                                                      \
         for (int64_t at = 0, part; at < count; at += part) {                                            \
             part = real_part(args, count - at);                                                         \
             const float *x = real_in(&args->in[0], at, part, x_block);                                  \
@@ -46,7 +84,7 @@
         .in_min = 1,                                                                                    \
         .in_max = 1,                                                                                    \
         .out_count = 1,                                                                                 \
-        .infer = infer_alike_real,                                                                      \
+        .infer = WHOLE_##whole ? infer_alike_number : infer_alike_real,                                 \
         .signatures = signs,                                                                            \
         .grad = opname##_backward,                                                                      \
         .cost = opname##_cost,                                                                          \
@@ -118,20 +156,33 @@ static void exp_backward(weir_grad_args *args)
     args->din[0] = weir_mul_at(args->out[0], args->dout[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
+static void flat_backward(weir_grad_args *args)
+{
+    args->din[0] = weir_affine_at(args->dout[0], WEIR_OPTS_AT(args->src, weir_affine_opts, .scale = 0));
+}
+
 static void log_backward(weir_grad_args *args)
 {
     args->din[0] = weir_div_at(args->dout[0], args->in[0], WEIR_OPTS_AT(args->src, weir_op_opts));
 }
 
 /* A function whose gradient is an op of its own, which reads what the forward pass keeps. */
-#define SLOPED(X, name, function, work, again, policy, saved, slope, slope_work) \
+#define SLOPED(X, name, function, work, again, policy, whole, saved, slope, slope_work) \
     UNARY_GRAD(name##_grad, slope, slope_work, policy)                           \
     static void name##_backward(weir_grad_args *args)                            \
     {                                                                            \
         backward_with(args, &op_##name##_grad, args->saved[0]);                  \
     }                                                                            \
-    UNARY(name, function, work, sign_alike, again, policy)
+    UNARY(name, function, work, sign_alike, again, policy, whole)
 
 #define PLAIN(X, ...) UNARY(__VA_ARGS__)
 FUNCTION_ROWS(PLAIN, )
 SLOPE_ROWS(SLOPED, )
+
+#define FLAT(X, name, function, work, policy, whole)                     \
+    static void name##_backward(weir_grad_args *args)                    \
+    {                                                                    \
+        flat_backward(args);                                             \
+    }                                                                    \
+    UNARY(name, function, work, sign_alike, false, policy, whole)
+FLAT_ROWS(FLAT, )

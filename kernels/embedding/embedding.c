@@ -333,7 +333,7 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
         return weir_mistake(ids, opts.src, "embedding: a table of %lld rows of %lld; it needs 1 to 2^31 - 1 rows of at least 1",
                             (long long)vocab, (long long)dim);
     const char *name = weir_name_for(ids, opts.name, "embedding");
-    weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src};
+    weir_param_opts param = {.shape = {vocab, dim}, .src = opts.src, .frozen = opts.frozen};
     param.init = init_or(opts.init, (weir_init)WEIR_NORMAL(0.02));
     memcpy(param.sbp, opts.weight, sizeof param.sbp);
     return weir_embedding_with_at(ids, op_param(ids, name, "weight", param),

@@ -272,7 +272,7 @@ static program_step *make_value(making *m, const fused_member *x, step_code code
 
 static void put_value(making *m, const fused_member *x, step_code code, int first, int second)
 {
-    const bool pair = code >= STEP_add && code <= STEP_div;
+    const bool pair = code >= STEP_PAIRS_FIRST && code < STEP_PAIRS_END;
     refuse_unless(m, pair || (whole(m, x->in[first]) && (second < 0 || whole(m, x->in[second]))));
     const uint8_t to = make_value(m, x, code, first, second)->to;
     made(m, x->out[0], to);
@@ -390,9 +390,9 @@ static void put_linear_db(making *m, const fused_member *x)
 
 static void put_member(making *m, const fused_member *x, step_code code)
 {
-    if (code >= STEP_neg && code <= STEP_silu)
+    if (code > STEP_DRAW && code < STEP_FUNCTIONS_END)
         put_value(m, x, code, 0, -1);
-    else if (code >= STEP_sqrt_grad && code <= STEP_div)
+    else if (code >= STEP_FUNCTIONS_END && code < STEP_PAIRS_END)
         put_value(m, x, code, 0, 1);
     else if (code == STEP_cast)
         put_value(m, x, code, 0, -1);

@@ -43,7 +43,12 @@ typedef enum step_code {
 #define X(name) STEP_##name,
     STEP_FUNCTIONS(X) STEP_GRADIENTS(X) STEP_PAIRS(X) STEP_OTHERS(X)
 #undef X
-    STEP_CODES
+    STEP_CODES,
+#define X(name) +1
+    STEP_FUNCTIONS_END = STEP_DRAW + 1 STEP_FUNCTIONS(X), /* behind the last function */
+    STEP_PAIRS_FIRST = STEP_FUNCTIONS_END STEP_GRADIENTS(X),
+    STEP_PAIRS_END = STEP_PAIRS_FIRST STEP_PAIRS(X)
+#undef X
 } step_code;
 
 enum {

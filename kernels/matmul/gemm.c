@@ -42,5 +42,5 @@ void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alp
     else if (gemm_is_small(trans_b, m, n, k))
         gemm_small(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
     else
-        gemm_large(&(gemm_large_call){trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, workspace});
+        gemm_large(&(gemm_large_call){trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, workspace, NULL, NULL});
 }

@@ -16,7 +16,8 @@
  * time on it otherwise. Where there are few rows and B is not transposed, packing would be read as seldom as it is
  * written: then B is read where it lies.
  *
- * The order in which an element's terms are added depends on k alone.
+ * The order in which an element's terms are added depends on k alone. A convolution makes its B block by block, in panels, from
+ * an image (kernels/conv): as a matrix that would be as many times larger as its window has elements.
  *
  * The vectors are GCC's, so nothing here names an instruction set but the three sizes: 16 floats and 8 x 32 tiles
  * where there are 32 registers of 64 bytes, else 8 floats and 6 x 16 tiles, which fill the 16 registers of AVX2.
@@ -41,10 +42,10 @@
 /* A panel of B is DEPTH x COLUMNS floats, 48 kB: it streams through the first level. All of them, and the band of A
  * that they meet, are about the second level's size; where A is packed too, which each `width` does anew, both are
  * larger. */
-#define DEPTH 384
+#define DEPTH GEMM_DEPTH
 #define BAND 240 /* multiples of ROWS */
 #define BAND_PACKED 480
-#define WIDTH 512
+#define WIDTH GEMM_WIDTH
 #define WIDTH_PACKED 1536
 #define FEW_ROWS 48 /* up to so many B is read where it lies */
 #define PANEL_GAP 16 /* floats between packed panels, so that they do not all begin in the same set of the cache */
@@ -363,9 +364,14 @@ static void band_run(tile t, const right *b, int64_t rows, int64_t width, bool p
     }
 }
 
-/* The block of B that begins at `b`, ready for tiles; `to` is for what has to be packed. */
-static right right_of(const gemm_large_call *g, const float *b, int64_t depth, int64_t width, float *to)
+/* The block of B from row p and column j on, ready for tiles; `to` is for what has to be packed. */
+static right right_of(const gemm_large_call *g, int64_t p, int64_t j, int64_t depth, int64_t width, float *to)
 {
+    if (g->make) {
+        g->make(g->ctx, &(gemm_block){p, depth, j, width, COLUMNS, b_panel(depth), to});
+        return (right){.packed = to};
+    }
+    const float *b = g->trans_b ? g->b + j * g->ldb + p : g->b + p * g->ldb + j;
     const int64_t whole = width / COLUMNS * COLUMNS;
     if (g->trans_b || g->m > FEW_ROWS) {
         pack_b(g->trans_b, b, g->ldb, depth, width, to);
@@ -380,7 +386,7 @@ static void block_run(const gemm_large_call *g, const blocks *most, int64_t j, i
 {
     const int64_t width = least(most->width, g->n - j), depth = least(most->depth, g->k - p);
     float *b_packed = g->workspace, *a_packed = (float *)((char *)g->workspace + b_bytes(most));
-    const right b = right_of(g, g->trans_b ? g->b + j * g->ldb + p : g->b + p * g->ldb + j, depth, width, b_packed);
+    const right b = right_of(g, p, j, depth, width, b_packed);
     tile t = {.depth = depth, .a_step = g->lda, .ldc = g->ldc, .alpha = g->alpha, .beta = p ? 1 : g->beta};
     for (int64_t i = 0; i < g->m; i += most->band) {
         const int64_t rows = least(most->band, g->m - i);

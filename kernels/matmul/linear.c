@@ -360,7 +360,7 @@ weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tenso
 static weir_tensor *linear_weight(weir_tensor *x, int64_t in, int64_t out, const char *name,
                                   const weir_linear_opts *opts)
 {
-    weir_param_opts param = {.shape = {in, out}, .src = opts->src};
+    weir_param_opts param = {.shape = {in, out}, .src = opts->src, .frozen = opts->frozen};
     param.init = init_or(opts->init, (weir_init)WEIR_NORMAL(1 / sqrt((double)in)));
     memcpy(param.sbp, opts->weight, sizeof param.sbp);
     return op_param(x, name, "weight", param);
@@ -369,7 +369,7 @@ static weir_tensor *linear_weight(weir_tensor *x, int64_t in, int64_t out, const
 /* Where the columns of the weight are split, so is the bias. */
 static weir_tensor *linear_bias(weir_tensor *x, int64_t out, const char *name, const weir_linear_opts *opts)
 {
-    weir_param_opts param = {.shape = {out}, .src = opts->src};
+    weir_param_opts param = {.shape = {out}, .src = opts->src, .frozen = opts->frozen};
     for (int axis = 0; axis < WEIR_AXES_MAX; axis++)
         if (opts->weight[axis] == WEIR_S(1) || opts->weight[axis] == WEIR_S(-1))
             param.sbp[axis] = WEIR_S(0);

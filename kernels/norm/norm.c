@@ -472,14 +472,15 @@ const weir_op op_rmsnorm_grad = {
 
 /* ---- the DSL ---- */
 
-static weir_tensor *norm_param(weir_tensor *x, const char *name, const char *part, double value, weir_src src)
+static weir_tensor *norm_param(weir_tensor *x, const char *name, const char *part, double value, const weir_norm_opts *of)
 {
     weir_type type = weir_tensor_type(x);
-    weir_param_opts opts = {.shape = {shape_last(&type.shape)}, .src = src, .init = WEIR_VALUE(value)};
+    weir_param_opts opts = {.shape = {shape_last(&type.shape)}, .src = of->src, .init = WEIR_VALUE(value), .frozen = of->frozen};
     return op_param(x, name, part, opts);
 }
 
-static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts opts)
+/* With gain and bias of its own where none are given. */
+static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_tensor *gain, weir_tensor *bias, weir_norm_opts opts)
 {
     if (weir_tensor_poisoned(x))
         return op_of_none(op, x, opts.src);
@@ -489,9 +490,9 @@ static weir_tensor *norm_apply(const weir_op *op, weir_tensor *x, weir_norm_opts
         return weir_mistake(x, opts.src, "%s: .eps is %g; it must be a finite number of 0 or more", op->name, opts.eps);
     struct norm_attrs attrs = {weir_option(opts.eps, 1e-5)};
     const char *name = weir_name_for(x, opts.name, op->name);
-    weir_tensor *in[3] = {x, norm_param(x, name, "gain", 1, opts.src), NULL};
-    if (op->in_max > 2)
-        in[2] = norm_param(x, name, "bias", 0, opts.src);
+    weir_tensor *in[3] = {x, gain ? gain : norm_param(x, name, "gain", 1, &opts), bias};
+    if (op->in_max > 2 && !bias)
+        in[2] = norm_param(x, name, "bias", 0, &opts);
     return weir_op_apply(&(weir_apply){opts.src, name, op, NULL, in, op->in_max, &attrs}, NULL);
 }
 
@@ -499,12 +500,26 @@ weir_tensor *weir_layernorm_at(weir_tensor *x, const weir_norm_opts *given)
 {
     weir_norm_opts opts;
     x = op_opts(x, "layernorm", given, &opts, sizeof opts);
-    return norm_apply(&op_layernorm, x, opts);
+    return norm_apply(&op_layernorm, x, NULL, NULL, opts);
+}
+
+weir_tensor *weir_layernorm_with_at(weir_tensor *x, weir_tensor *gain, weir_tensor *bias, const weir_norm_opts *given)
+{
+    weir_norm_opts opts;
+    x = op_opts(x, "layernorm", given, &opts, sizeof opts);
+    return norm_apply(&op_layernorm, x, gain, bias, opts);
 }
 
 weir_tensor *weir_rmsnorm_at(weir_tensor *x, const weir_norm_opts *given)
 {
     weir_norm_opts opts;
     x = op_opts(x, "rmsnorm", given, &opts, sizeof opts);
-    return norm_apply(&op_rmsnorm, x, opts);
+    return norm_apply(&op_rmsnorm, x, NULL, NULL, opts);
+}
+
+weir_tensor *weir_rmsnorm_with_at(weir_tensor *x, weir_tensor *gain, const weir_norm_opts *given)
+{
+    weir_norm_opts opts;
+    x = op_opts(x, "rmsnorm", given, &opts, sizeof opts);
+    return norm_apply(&op_rmsnorm, x, gain, NULL, opts);
 }

@@ -1,7 +1,8 @@
-/* kernels/optim/formula.h: what sgd, adamw, square_sum, clip_scale and loss_scale compute, for all kinds of devices.
+/* kernels/optim/formula.h: what the ops of this folder compute, for all kinds of devices.
  *
  * Everything that does not depend on the element is computed once, in double, and rounded (`..._constants`); then each
- * element takes one `..._update`. Where the scale of the gradients is NaN the call changes nothing: its caller asks first.
+ * element takes one `..._update`. Where the scale of the gradients or the rate is NaN the call changes nothing: its caller asks
+ * first.
  * Pure functions; any thread.
  */
 #ifndef KERNELS_OPTIM_FORMULA_H
@@ -13,13 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The attributes of op_sgd and op_adamw. Every value is taken as it is: there are no defaults here, and whoever builds the
+/* The attributes of all updates. Every value is taken as it is: there are no defaults here, and whoever builds the
  * update of a parameter that is not to decay (fewer than two dimensions) passes a weight_decay of 0. */
 struct optim_attrs {
     double lr, lr_min;
-    double momentum;     /* sgd */
-    double beta1, beta2; /* adamw */
-    double eps;          /* adamw */
+    double momentum;     /* sgd, nesterov */
+    double beta1, beta2; /* adamw, adam, lamb, lion */
+    double eps;          /* adamw, adam, lamb, adagrad */
     double weight_decay;
     int64_t warmup, total;
 };
@@ -50,34 +51,112 @@ FORMULA double optim_rate(const struct optim_attrs *attrs, int64_t step)
     return attrs->lr_min + (attrs->lr - attrs->lr_min) * 0.5 * (1 + cos(M_PI * done));
 }
 
-/* ---- sgd ---- */
+/* Of op_schedule. */
+struct schedule_attrs {
+    double least;                /* from `total` on */
+    int64_t warmup, hold, total; /* total 0: it stays 1 */
+};
 
-typedef struct sgd_constants {
-    float rate, decay, momentum, scale;
-} sgd_constants;
-
-FORMULA sgd_constants sgd_of(const struct optim_attrs *attrs, int64_t step, float scale)
+/* The rate is multiplied by this at `step`. It rises as (step + 1) / warmup, is 1 before `hold`, and falls along a line to `least`. */
+FORMULA double schedule_factor(const struct schedule_attrs *attrs, int64_t step)
 {
-    sgd_constants c = {(float)optim_rate(attrs, step), (float)attrs->weight_decay, (float)attrs->momentum, scale};
+    if (step < attrs->warmup)
+        return (double)(step + 1) / (double)attrs->warmup;
+    if (attrs->total <= 0 || step < attrs->hold)
+        return 1;
+    if (step >= attrs->total)
+        return attrs->least;
+    return 1 + (attrs->least - 1) * ((double)step - (double)attrs->hold) / ((double)attrs->total - (double)attrs->hold);
+}
+
+/* NaN where the program's rate is not finite: then updates change nothing. */
+FORMULA float schedule_rate(const struct schedule_attrs *attrs, int64_t step, const float *given)
+{
+    const double factor = schedule_factor(attrs, step);
+    return !given ? (float)factor : isfinite(*given) ? (float)(factor * (double)*given) : NAN;
+}
+
+/* The numbers behind a gradient that an update reads; NULL: there is none. Borrowed. */
+struct update_scalars {
+    const float *scale; /* the gradient is multiplied by it */
+    const float *rate;  /* and the rate by this */
+};
+
+FORMULA float scale_of(struct update_scalars from)
+{
+    return from.scale ? *from.scale : 1.0f;
+}
+
+FORMULA double rate_of(const struct optim_attrs *attrs, int64_t step, struct update_scalars from)
+{
+    return from.rate ? optim_rate(attrs, step) * (double)*from.rate : optim_rate(attrs, step);
+}
+
+/* Whether the step changes nothing. */
+FORMULA bool leaves_out(struct update_scalars from)
+{
+    return isnan(scale_of(from)) || (from.rate && isnan(*from.rate));
+}
+
+/* ---- sgd, nesterov, adagrad, lion ---- */
+
+typedef struct update_constants {
+    float rate, decay, momentum, eps, beta1, fresh1, beta2, fresh2, scale;
+} update_constants;
+
+FORMULA update_constants update_of(const struct optim_attrs *attrs, int64_t step, struct update_scalars from)
+{
+    update_constants c;
+    c.rate = (float)rate_of(attrs, step, from);
+    c.decay = (float)attrs->weight_decay;
+    c.momentum = (float)attrs->momentum;
+    c.eps = (float)attrs->eps;
+    c.beta1 = (float)attrs->beta1;
+    c.fresh1 = (float)(1 - attrs->beta1);
+    c.beta2 = (float)attrs->beta2;
+    c.fresh2 = (float)(1 - attrs->beta2);
+    c.scale = scale_of(from);
     return c;
 }
 
-FORMULA void sgd_update(const sgd_constants *c, float g, float *p)
+FORMULA void sgd_update(const update_constants *c, float g, float *p)
 {
     *p -= c->rate * (c->scale * g + c->decay * *p);
 }
 
 /* With momentum: v is its state. */
-FORMULA void sgd_momentum_update(const sgd_constants *c, float g, float *p, float *v)
+FORMULA void sgd_momentum_update(const update_constants *c, float g, float *p, float *v)
 {
     *v = c->momentum * *v + (c->scale * g + c->decay * *p);
     *p -= c->rate * *v;
 }
 
-/* ---- adamw ---- */
+FORMULA void nesterov_update(const update_constants *c, float g, float *p, float *v)
+{
+    const float grad = c->scale * g + c->decay * *p;
+    *v = c->momentum * *v + grad;
+    *p -= c->rate * (grad + c->momentum * *v);
+}
+
+FORMULA void adagrad_update(const update_constants *c, float g, float *p, float *s)
+{
+    const float grad = c->scale * g + c->decay * *p;
+    *s += grad * grad;
+    *p -= c->rate * grad / (sqrtf(*s) + c->eps);
+}
+
+FORMULA void lion_update(const update_constants *c, float g, float *p, float *m)
+{
+    const float grad = c->scale * g, mix = c->beta1 * *m + c->fresh1 * grad;
+    const float sign = (float)(mix > 0) - (float)(mix < 0);
+    *p -= c->rate * (sign + c->decay * *p);
+    *m = c->beta2 * *m + c->fresh2 * grad;
+}
+
+/* ---- adamw, adam, lamb ---- */
 
 typedef struct adamw_constants {
-    float keep, eps, beta1, beta2, fresh1, fresh2, step, root, scale;
+    float keep, eps, beta1, beta2, fresh1, fresh2, step, root, scale, decay;
 } adamw_constants;
 
 FORMULA int32_t adamw_count(int32_t updates)
@@ -87,9 +166,9 @@ FORMULA int32_t adamw_count(int32_t updates)
 
 /* m and v started as 0 and are means of `updates` gradients, this step's included: the correction of their bias goes by
  * that number. The rate goes by the run's step. */
-FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, int64_t step, int32_t updates, float scale)
+FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, double rate, int32_t updates, float scale)
 {
-    const double rate = optim_rate(attrs, step), t = (double)updates;
+    const double t = (double)updates;
     const double correct1 = 1 - pow(attrs->beta1, t), correct2 = 1 - pow(attrs->beta2, t);
     adamw_constants c;
     c.keep = (float)(1 - rate * attrs->weight_decay);
@@ -101,17 +180,53 @@ FORMULA adamw_constants adamw_of(const struct optim_attrs *attrs, int64_t step, 
     c.step = (float)(rate / correct1);
     c.root = (float)(1 / sqrt(correct2));
     c.scale = scale;
+    c.decay = (float)attrs->weight_decay;
     return c;
 }
 
-FORMULA void adamw_update(const adamw_constants *c, float g, float *p, float *m, float *v)
+/* Takes a gradient into the means; returns what p changes by. */
+FORMULA float adam_change(const adamw_constants *c, float grad, float *m, float *v)
 {
-    const float grad = c->scale * g;
     const float mean = c->beta1 * *m + c->fresh1 * grad;
     const float square = c->beta2 * *v + c->fresh2 * grad * grad;
     *m = mean;
     *v = square;
-    *p = c->keep * *p - c->step * mean / (sqrtf(square) * c->root + c->eps);
+    return c->step * mean / (sqrtf(square) * c->root + c->eps);
+}
+
+FORMULA void adamw_update(const adamw_constants *c, float g, float *p, float *m, float *v)
+{
+    *p = c->keep * *p - adam_change(c, c->scale * g, m, v);
+}
+
+FORMULA void adam_update(const adamw_constants *c, float g, float *p, float *m, float *v)
+{
+    *p -= adam_change(c, c->scale * g + c->decay * *p, m, v);
+}
+
+/* The direction of lamb, with constants of a rate of 1. */
+FORMULA float lamb_direction(const adamw_constants *c, float g, float p, float *m, float *v)
+{
+    return adam_change(c, c->scale * g, m, v) + c->decay * p;
+}
+
+/* ---- averages of parameters ---- */
+
+/* Of op_ema. */
+struct ema_attrs {
+    double decay;
+};
+
+/* The weight of the new value, which is the first after `values` others. */
+FORMULA float ema_fresh(const struct ema_attrs *attrs, int32_t values)
+{
+    const double mean = 1 / ((double)values + 1), fresh = 1 - attrs->decay;
+    return (float)(fresh > mean ? fresh : mean);
+}
+
+FORMULA float ema_next(float fresh, float average, float p)
+{
+    return average + fresh * (p - average);
 }
 
 /* ---- clipping and the scale of the loss ---- */
@@ -131,6 +246,13 @@ FORMULA void squares_put(double squares, float *sum)
 FORMULA double squares_of(const float *sum)
 {
     return (double)sum[0] + (double)sum[1] * SQUARES_UNIT;
+}
+
+/* The rate times |p| / |u|, of the sums of their squares; times 1 if one of them is 0. NaN: the step is left out. */
+FORMULA float lamb_rate(const struct optim_attrs *attrs, int64_t step, struct update_scalars from, const float *u, const float *p)
+{
+    const double of_u = squares_of(u), of_p = squares_of(p), rate = rate_of(attrs, step, from);
+    return isnan(of_u) ? NAN : of_p > 0 && of_u > 0 ? (float)(rate * sqrt(of_p) / sqrt(of_u)) : (float)rate;
 }
 
 /* Whether a step counts: gradients that are sums over `count` terms (NULL: they are means). */
@@ -161,6 +283,16 @@ FORMULA float clip_step(const struct clip_attrs *attrs, const float *sum, const 
     }
     const bool clips = attrs->max_norm > 0 && norm > attrs->max_norm;
     return (float)((clips ? attrs->max_norm / norm : 1) / terms);
+}
+
+/* The factor for some of the gradients, whose own norm is cut to max_norm. `base` is the factor that they would have without
+ * that, NaN if the step is left out. *norm: theirs, of what the base makes of them. */
+FORMULA float clip_part(const struct clip_attrs *attrs, const float *sum, float base, float *norm)
+{
+    const double length = sqrt(squares_of(sum)) * (double)base;
+    const bool clips = attrs->max_norm > 0 && length > attrs->max_norm;
+    *norm = (float)length;
+    return clips ? (float)((double)base * (attrs->max_norm / length)) : base;
 }
 
 /* The factor of the scaled gradients. */

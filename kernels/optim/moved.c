@@ -1,10 +1,10 @@
 /* kernels/optim/moved.c: updates whose state comes from somewhere else and goes back there.
  *
- *     gradient [, scale], state... -> the parameter, state...
+ *     gradient [, scale] [, rate], state... -> the parameter, state...
  *
- * sgd and adamw change their state where it lies. Where it waits on a disk from step to step, it comes as a value and
- * goes as another: these two copy it and call the others with the copy, so the bits are the same. The number of adamw's
- * updates stays a state.
+ * An update changes its state where it lies. Where it waits on a disk from step to step, it comes as a value and
+ * goes as another: these ops copy it and call the others with the copy, so the bits are the same. The number of adamw's
+ * and adam's updates stays a state.
  */
 #include "kernels/optim/optim.h"
 
@@ -71,7 +71,7 @@ static int adamw_moved_states(const weir_op_args *args, weir_type *states)
         .name = #update "_moved",                                                                               \
         OPTIM_FIELDS,                                                                                           \
         .in_min = 1 + (moved),                                                                                  \
-        .in_max = 2 + (moved),                                                                                  \
+        .in_max = 3 + (moved),                                                                                  \
         .out_count = 1 + (moved),                                                                               \
         .infer = update##_moved_infer,                                                                          \
         .kernel = {[WEIR_CPU] = update##_moved_cpu},                                                            \
@@ -79,4 +79,30 @@ static int adamw_moved_states(const weir_op_args *args, weir_type *states)
     };
 
 MOVED(sgd, 1)
+MOVED(nesterov, 1)
+MOVED(adagrad, 1)
+MOVED(lion, 1)
 MOVED(adamw, 2, .states = adamw_moved_states, .state_names = {"updates"})
+MOVED(adam, 2, .states = adamw_moved_states, .state_names = {"updates"})
+
+static const struct {
+    const weir_op *op, *moved;
+} updates[] = {{&op_sgd, &op_sgd_moved},     {&op_nesterov, &op_nesterov_moved}, {&op_adagrad, &op_adagrad_moved},
+               {&op_lion, &op_lion_moved}, {&op_adamw, &op_adamw_moved},       {&op_adam, &op_adam_moved}};
+enum { UPDATES = sizeof updates / sizeof *updates };
+
+const weir_op *optim_moved(const weir_op *update)
+{
+    for (int i = 0; i < UPDATES; i++)
+        if (updates[i].op == update)
+            return updates[i].moved;
+    return NULL;
+}
+
+const weir_op *optim_unmoved(const weir_op *moved)
+{
+    for (int i = 0; i < UPDATES; i++)
+        if (updates[i].moved == moved)
+            return updates[i].op;
+    return NULL;
+}

@@ -13,6 +13,7 @@
 #include "kernels/common/real.h"
 #include "kernels/reduce/fold.h"
 #include "kernels/common/rules.h"
+#include "kernels/common/written.h"
 #include "kernels/shape/shape.h"
 #include "kernels/common/view.h"
 
@@ -189,32 +190,10 @@ static void prod_backward(weir_grad_args *args)
 
 /* ---- definitions ---- */
 
-static bool is_of_name(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-/* The member is not in a string, nor a part of another name. */
-bool reduce_written(const char *text, const char *member)
-{
-    const size_t length = strlen(member);
-    char quote = 0, before = ' ';
-    for (const char *at = text ? text : ""; *at; before = *at++) {
-        if (quote && *at == '\\' && at[1])
-            at++;
-        else if (quote ? *at == quote : *at == '"' || *at == '\'')
-            quote = quote ? 0 : *at;
-        else if (!quote && !strncmp(at, member, length) && !is_of_name(at[length]) && !is_of_name(before) &&
-                 before != ')' && before != ']')
-            return true;
-    }
-    return false;
-}
-
 /* Whether `.axes` was given without how many there are: {0} is seen in nothing but what was written. */
 static bool axes_uncounted(const weir_reduce_opts *opts)
 {
-    bool given = reduce_written(opts->written, ".axes");
+    bool given = written_member(opts->written, ".axes");
     for (int i = 0; i < WEIR_DIMS_MAX; i++)
         given |= opts->axes[i] != 0;
     return given && !opts->axis_count;

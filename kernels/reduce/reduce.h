@@ -16,9 +16,6 @@ extern const weir_field reduce_fields[3];
 /* infer, of an op whose first input is reduced to out[0], an f32. */
 bool reduce_infer(weir_op_args *args, char *error, size_t error_bytes);
 
-/* Whether the text of an option list, as the macros of the DSL pass it, gives this member (".axes"). */
-bool reduce_written(const char *text, const char *member);
-
 /* A bit per reduced dimension. Axes must have been checked by reduce_infer. */
 static inline unsigned reduced_mask(const reduce_attrs *attrs, int rank)
 {

@@ -13,6 +13,7 @@
 #include "kernels/reduce/softmax.h"
 #include "kernels/common/rules.h"
 #include "kernels/common/view.h"
+#include "kernels/common/written.h"
 
 #include <weir/ops.h>
 
@@ -217,7 +218,7 @@ static weir_tensor *axis_moved_last(weir_tensor *x, int axis, int rank, weir_src
 static weir_tensor *arg_along(const char *what, weir_tensor *x, const weir_arg_opts *opts, bool least)
 {
     const weir_shape shape = weir_tensor_type(x).shape;
-    const bool given = opts->axis || reduce_written(opts->written, ".axis");
+    const bool given = opts->axis || written_member(opts->written, ".axis");
     const int axis = !given ? shape.rank - 1 : opts->axis < 0 ? opts->axis + shape.rank : opts->axis;
     weir_src src = opts->src;
     if (weir_tensor_poisoned(x) || !shape.rank)

@@ -179,7 +179,9 @@ extern "C" weir_status op_append_cuda(const weir_kernel_args *args)
     const int64_t room = x->dim[axis], count = args->in[1].shape.dim[axis], row = x->dim[axis + 1];
     const size_t bytes = element_bytes(args);
     move_run(args, args->in[0].data, args->out[0].data, bytes, count_of(x));
-    if (bytes == 4)
+    if (bytes == 8)
+        append_launch<uint2>(args, room, count, row);
+    else if (bytes == 4)
         append_launch<uint32_t>(args, room, count, row);
     else if (bytes == 2)
         append_launch<uint16_t>(args, room, count, row);

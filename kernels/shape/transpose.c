@@ -61,6 +61,7 @@ enum { TILE = 32 };
         for (int64_t i = 0; i < rows; i++)                                                                      \
             memcpy(y + i * step_y, tile[i], (size_t)columns * sizeof *y);                                       \
     }
+TILE_OF(8, uint64_t)
 TILE_OF(4, uint32_t)
 TILE_OF(2, uint16_t)
 TILE_OF(1, uint8_t)
@@ -81,7 +82,9 @@ static void copy_tiles(const nest *n, const char *x, char *y, size_t bytes)
                 int64_t height = rows - i < TILE ? rows - i : TILE, width = columns - j < TILE ? columns - j : TILE;
                 const char *from = x + (size_t)(pos.at[0] + i + j * step_x) * bytes;
                 char *to = y + (size_t)(pos.at[1] + i * step_y + j) * bytes;
-                if (bytes == 4)
+                if (bytes == 8)
+                    tile_8((const uint64_t *)from, step_x, (uint64_t *)to, step_y, height, width);
+                else if (bytes == 4)
                     tile_4((const uint32_t *)from, step_x, (uint32_t *)to, step_y, height, width);
                 else if (bytes == 2)
                     tile_2((const uint16_t *)from, step_x, (uint16_t *)to, step_y, height, width);

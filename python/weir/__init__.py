@@ -36,7 +36,8 @@ __all__ = ["Error", "Plan", "Place", "Parameter", "Session", "version"]
 
 DIMS_MAX = 6
 _OK, _END, _E_KERNEL = 0, 1, 9
-_DTYPES = {1: numpy.float32, 2: numpy.int32, 3: numpy.uint8, 4: numpy.float16, 5: numpy.float32}
+_DTYPES = {1: numpy.float32, 2: numpy.int32, 3: numpy.uint8, 4: numpy.float16, 5: numpy.float32,
+           6: numpy.int64, 7: numpy.int8}
 _BF16 = 5
 
 

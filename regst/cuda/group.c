@@ -564,10 +564,7 @@ weir_status group_await(struct queue *queue, struct queue *other, uint64_t ticke
 static void list_parts(struct part *parts, const weir_view *views, int count)
 {
     for (int i = 0; i < count; i++) {
-        uint64_t bytes = views[i].dtype == WEIR_U8 ? 1 : views[i].dtype == WEIR_F16 || views[i].dtype == WEIR_BF16 ? 2 : 4;
-        for (int d = 0; d < views[i].shape.rank; d++)
-            bytes *= (uint64_t)views[i].shape.dim[d];
-        parts[i] = (struct part){views[i].data, bytes};
+        parts[i] = (struct part){views[i].data, view_bytes(&views[i])};
     }
 }
 

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "graph/base/dtype.h"
 #include "regst/cuda/driver.h"
 
 enum { ABORT_MS = 10000, ABORT_LOOK_US = 50, ZERO_MS = 1 };
@@ -259,7 +260,7 @@ static weir_status tell_clock(struct queue *queue, const weir_kernel_args *args)
 
 uint64_t view_bytes(const weir_view *view)
 {
-    uint64_t bytes = view->dtype == WEIR_U8 ? 1 : view->dtype == WEIR_F16 || view->dtype == WEIR_BF16 ? 2 : 4;
+    uint64_t bytes = dtype_bytes(view->dtype);
     for (int d = 0; d < view->shape.rank; d++)
         bytes *= (uint64_t)view->shape.dim[d];
     return bytes;

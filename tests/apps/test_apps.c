@@ -340,23 +340,34 @@ Test(apps, gpt_in_bf16_within_a_limit_takes_no_more_than_that)
 }
 #endif
 
-Test(apps, digits_learn_the_same_on_every_layout)
+static void digits_learn_the_same(const char *options, int steps)
 {
     static const char *const layout[] = {"--dp 2", "--tp 2 --micro 2", "--dp 2 --tp 2 --pp 2 --micro 4 --zero"};
     char command[256], *output = new_output();
     double want[10], loss[10];
-    must_run(APPS_BIN "/weir-digits --steps 10 --dropout 0 --log $T/one 2>&1", output);
-    free(read_log("one", "samples", 10, want));
+    snprintf(command, sizeof command, APPS_BIN "/weir-digits %s --steps %d --dropout 0 --log $T/one 2>&1", options, steps);
+    must_run(command, output);
+    free(read_log("one", "samples", steps, want));
     for (int l = 0; l < 3; l++) {
-        snprintf(command, sizeof command, APPS_BIN "/weir-digits --steps 10 --dropout 0 %s --log $T/log 2>&1",
+        snprintf(command, sizeof command, APPS_BIN "/weir-digits %s --steps %d --dropout 0 %s --log $T/log 2>&1", options, steps,
                  layout[l]);
         must_run(command, output);
-        free(read_log("log", "samples", 10, loss));
-        for (int i = 0; i < 10; i++)
+        free(read_log("log", "samples", steps, loss));
+        for (int i = 0; i < steps; i++)
             cr_expect(fabs(loss[i] - want[i]) < 1e-4 * want[i], "%s: step %d: %g, not %g", layout[l], i, loss[i],
                       want[i]);
     }
     free(output);
+}
+
+Test(apps, digits_learn_the_same_on_every_layout)
+{
+    digits_learn_the_same("", 10);
+}
+
+Test(apps, a_convolutional_net_learns_the_same_on_every_layout)
+{
+    digits_learn_the_same("--conv --dim 32 --batch 32", 5);
 }
 
 #if EFFORT(1, 0, 0)

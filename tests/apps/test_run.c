@@ -125,6 +125,16 @@ Test(run, inference_from_files_to_files)
     read_npy("same", "{'descr': '<i4', 'fortran_order': False, 'shape': (4, 2, ), }", id, sizeof id);
     for (int i = 0; i < VALUES * ROWS; i++)
         cr_expect_eq(id[i], 100 + i);
+    int64_t wide[VALUES * ROWS];
+    for (int i = 0; i < VALUES * ROWS; i++)
+        wide[i] = 100 + i;
+    write_npy("id8", "<i8", "4, 2", wide, sizeof wide);
+    must_run("weir run $T/plan --load-params $T/kept --feed x=$T/x.npy --feed id=$T/id8.npy --fetch same=$T/again.npy && "
+             "cmp $T/again.npy $T/same.npy");
+    wide[1] = INT64_C(1) << 31;
+    write_npy("id8", "<i8", "4, 2", wide, sizeof wide);
+    refuses("weir run $T/plan --load-params $T/kept --feed x=$T/x.npy --feed id=$T/id8.npy", 1,
+            "it has a number that the input's type cannot hold");
     /* The same through pipes and from a single file; what is printed goes beside it. */
     must_run("weir run $T/plan --load-params $T/kept.safetensors --feed x=- --feed id=$T/id.npy --fetch y=- <$T/x.npy "
              "2>$T/said >$T/piped.npy; cmp $T/piped.npy $T/y.npy; cat $T/said");

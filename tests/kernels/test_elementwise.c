@@ -3,6 +3,7 @@
 #include "graph/base/half.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/common/ops.h"
+#include "graph/base/dtype.h"
 #include "tests/support/kernel_check.h"
 #include "tests/support/shard_check.h"
 
@@ -37,6 +38,23 @@ static double ref_silu(double x)
     return isinf(x) ? ref_relu(x) : x * ref_sigmoid(x);
 }
 
+static double ref_reciprocal(double x)
+{
+    return 1 / x;
+}
+static double ref_softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x))) + 0 * x;
+}
+static double ref_gelu_erf(double x)
+{
+    return isinf(x) ? ref_relu(x) : x / 2 * erfc(-x * M_SQRT1_2);
+}
+static double ref_sign(double x)
+{
+    return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+
 typedef struct unary_case {
     const weir_op *op, *grad;
     double (*f)(double);
@@ -54,6 +72,17 @@ static const unary_case unary_cases[] = {
     {&op_relu, &op_relu_grad, ref_relu, false, true},
     {&op_gelu, &op_gelu_grad, ref_gelu, false, false},
     {&op_silu, &op_silu_grad, ref_silu, false, false},
+    {&op_abs, &op_abs_grad, fabs, false, false},
+    {&op_sin, &op_sin_grad, sin, false, false},
+    {&op_cos, &op_cos_grad, cos, false, false},
+    {&op_erf, &op_erf_grad, erf, false, false},
+    {&op_gelu_erf, &op_gelu_erf_grad, ref_gelu_erf, false, false},
+    {&op_reciprocal, &op_reciprocal_grad, ref_reciprocal, true, true},
+    {&op_softplus, &op_softplus_grad, ref_softplus, false, false},
+    {&op_floor, NULL, floor, false, false},
+    {&op_ceil, NULL, ceil, false, false},
+    {&op_round, NULL, rint, false, false},
+    {&op_sign, NULL, ref_sign, false, false},
 };
 enum { UNARY_CASES = sizeof unary_cases / sizeof *unary_cases };
 
@@ -107,6 +136,8 @@ static double saved_to_x(double saved)
         return atanh(saved);
     if (current->op == &op_sigmoid)
         return log(saved / (1 - saved));
+    if (current->op == &op_reciprocal)
+        return 1 / saved;
     return saved;
 }
 
@@ -195,6 +226,11 @@ Test(elementwise, vector_functions_are_exact_to_4_ulp_over_all_floats, .timeout 
     sweep(&op_tanh, tanh, 4, -INFINITY, INFINITY);
     sweep(&op_sigmoid, ref_sigmoid, 4, -88, INFINITY);
     sweep(&op_silu, ref_silu, 4, -88, INFINITY);
+    sweep(&op_erf, erf, 4, -INFINITY, INFINITY);
+    sweep(&op_softplus, ref_softplus, 4, -88, INFINITY);
+    sweep(&op_sin, sin, 2, -0x1p28f, 0x1p28f);
+    sweep(&op_cos, cos, 2, -0x1p28f, 0x1p28f);
+    sweep(&op_reciprocal, ref_reciprocal, 1, -INFINITY, INFINITY);
 }
 
 static float value_at(const weir_op *op, float x)
@@ -204,6 +240,62 @@ static float value_at(const weir_op *op, float x)
     weir_kernel_args args = {.in = &in, .in_count = 1, .out = &out, .out_count = 1};
     cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_OK);
     return y;
+}
+
+/* The phase of such numbers is lost, but not their size. */
+Test(elementwise, sin_and_cos_of_any_number_are_within_one)
+{
+    const float far[] = {0x1p28f, 0x1.000002p28f, 1e9f, 3e10f, 1e15f, 1e20f, 1e38f, FLT_MAX};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            const float x = (float)sign * far[i];
+            cr_expect(fabsf(value_at(&op_sin, x)) <= 1 && fabsf(value_at(&op_cos, x)) <= 1, "%g", (double)x);
+            if (fabsf(x) < 1e10f) {
+                cr_expect_float_eq(value_at(&op_sin, x), sin((double)x), 1e-5);
+                cr_expect_float_eq(value_at(&op_cos, x), cos((double)x), 1e-5);
+            }
+        }
+    cr_expect(isnan(value_at(&op_sin, INFINITY)) && isnan(value_at(&op_cos, -INFINITY)));
+    cr_expect(signbit(value_at(&op_sin, -0.0f)) && value_at(&op_cos, -0.0f) == 1);
+}
+
+Test(elementwise, rounding_is_to_the_even_integer_and_signs_of_zero_stay)
+{
+    const float x[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, 0x1p30f, -0.0f, INFINITY};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        cr_expect_eq(value_at(&op_round, x[i]), (float)rint((double)x[i]), "%g", (double)x[i]);
+    cr_expect(signbit(value_at(&op_round, -0.25f)) && signbit(value_at(&op_ceil, -0.5f)) && value_at(&op_floor, -0.5f) == -1);
+    cr_expect(value_at(&op_sign, -INFINITY) == -1 && value_at(&op_sign, 0x1p-149f) == 1 && value_at(&op_sign, 0) == 0);
+    cr_expect(value_at(&op_gelu_erf, INFINITY) == INFINITY && value_at(&op_gelu_erf, -INFINITY) == 0);
+    cr_expect(value_at(&op_softplus, INFINITY) == INFINITY && value_at(&op_softplus, -INFINITY) == 0);
+    cr_expect(value_at(&op_reciprocal, 0) == INFINITY && value_at(&op_abs, -INFINITY) == INFINITY);
+}
+
+Test(elementwise, functions_of_integers_wrap_around)
+{
+    const int64_t x[] = {5, -7, 0, INT64_MIN, INT64_MAX}, want[][5] = {
+        {-5, 7, 0, INT64_MIN, -INT64_MAX}, {5, 7, 0, INT64_MIN, INT64_MAX}, {1, -1, 0, -1, 1}};
+    const int32_t want32[][5] = {{-5, 7, 0, INT32_MIN, -INT32_MAX}, {5, 7, 0, INT32_MIN, INT32_MAX}, {1, -1, 0, -1, 1}};
+    const weir_op *ops[] = {&op_neg, &op_abs, &op_sign};
+    for (int o = 0; o < 6; o++) {
+        kernel_check c = kernel_check_new(ops[o / 2], NULL, SEED);
+        weir_view *in = kernel_check_in(&c, o % 2 ? WEIR_I64 : WEIR_I32, SHAPE(5));
+        for (int i = 0; i < 5; i++)
+            if (o % 2)
+                ((int64_t *)in->data)[i] = x[i];
+            else
+                ((int32_t *)in->data)[i] = i < 3 ? (int32_t)x[i] : i == 3 ? INT32_MIN : INT32_MAX;
+        kernel_check_run(&c);
+        for (int i = 0; i < 5; i++)
+            if (o % 2)
+                cr_expect_eq(((int64_t *)c.out[0].data)[i], want[o / 2][i], "%s of %lld", c.op->name, (long long)x[i]);
+            else
+                cr_expect_eq(((int32_t *)c.out[0].data)[i], want32[o / 2][i], "%s, element %d", c.op->name, i);
+        kernel_check_free(&c);
+    }
+    kernel_check_refuses(&op_abs, NULL, &(weir_type){WEIR_U8, SHAPE(8)}, 1,
+                         "input 0 is u8, and only f32, f16, bf16, i32 or i64 will do");
+    kernel_check_refuses(&op_sin, NULL, &(weir_type){WEIR_I64, SHAPE(8)}, 1, "input 0 is i64, and only f32, f16 or bf16 will do");
 }
 
 Test(elementwise, infinities_and_nan_go_where_the_limit_goes)
@@ -263,6 +355,24 @@ static double apply(const weir_op *op, double a, double b)
         return a + b;
     if (op == &op_sub)
         return a - b;
+    if (op == &op_min2)
+        return isnan(a) || isnan(b) ? NAN : fmin(a, b);
+    if (op == &op_max2)
+        return isnan(a) || isnan(b) ? NAN : fmax(a, b);
+    if (op == &op_pow)
+        return pow(a, b);
+    if (op == &op_equal)
+        return a == b;
+    if (op == &op_less)
+        return a < b;
+    if (op == &op_less_equal)
+        return a <= b;
+    if (op == &op_logical_and)
+        return a != 0 && b != 0;
+    if (op == &op_logical_or)
+        return a != 0 || b != 0;
+    if (op == &op_logical_xor)
+        return (a != 0) != (b != 0);
     return op == &op_mul ? a * b : a / b;
 }
 
@@ -277,10 +387,12 @@ static void ref_binary(const kernel_check *c, int out, double *want)
 static void check_binary(const weir_op *op, weir_shape a, weir_shape b)
 {
     kernel_check c = kernel_check_new(op, NULL, SEED);
-    kernel_check_in(&c, WEIR_F32, a);
+    weir_view *base = kernel_check_in(&c, WEIR_F32, a);
     weir_view *divisor = kernel_check_in(&c, WEIR_F32, b);
     if (op == &op_div)
         make_positive(divisor);
+    if (op == &op_pow)
+        make_positive(base);
     kernel_check_run(&c);
     kernel_check_near(&c, 0, ref_binary, 1e-6);
     shard_check(&c, 2, 3e-5);
@@ -290,11 +402,107 @@ static void check_binary(const weir_op *op, weir_shape a, weir_shape b)
 
 static void check_binary_both_ways(weir_shape a, weir_shape b)
 {
-    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div};
-    for (int o = 0; o < 4; o++) {
+    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div, &op_min2, &op_max2, &op_pow};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
         check_binary(ops[o], a, b);
         check_binary(ops[o], b, a);
     }
+}
+
+/* ---- integers, comparisons, truth ---- */
+
+/* Small numbers, so that many are equal; reals with some NaN. */
+static void put_few(weir_view *view, uint64_t *random)
+{
+    for (int64_t i = 0; i < weir_shape_count(&view->shape); i++) {
+        const double value = floor(kernel_random(random) * 4) - (view->dtype == WEIR_U8 ? 0 : 1);
+        kernel_set(view, i, weir_dtype_real(view->dtype) && kernel_random(random) < 0.2 ? NAN : value);
+    }
+}
+
+static void check_few(const weir_op *op, weir_dtype dtype, weir_shape a, weir_shape b)
+{
+    uint64_t random = SEED;
+    kernel_check c = kernel_check_new(op, NULL, SEED);
+    weir_view *first = kernel_check_in(&c, dtype, a), *second = kernel_check_in(&c, dtype, b);
+    put_few(first, &random);
+    put_few(second, &random);
+    kernel_check_run(&c);
+    kernel_check_near(&c, 0, ref_binary, 0);
+    if (!weir_dtype_real(dtype))
+        shard_check(&c, 3, 0);
+    kernel_check_free(&c);
+}
+
+Test(elementwise, pairs_of_integers_and_comparisons_of_all_dtypes_broadcast)
+{
+    const weir_op *numbers[] = {&op_add, &op_sub, &op_mul, &op_min2, &op_max2};
+    const weir_op *tests[] = {&op_equal, &op_less, &op_less_equal}, *bytes[] = {&op_logical_and, &op_logical_or, &op_logical_xor};
+    const weir_dtype whole[] = {WEIR_I32, WEIR_I64};
+    const weir_dtype compared[] = {WEIR_F32, WEIR_F16, WEIR_BF16, WEIR_I32, WEIR_I64, WEIR_U8};
+    const weir_shape a[] = {SHAPE(3, 70), SHAPE(3, 70), SHAPE(5, 1, 7), SHAPE(1, 300), SHAPE()};
+    const weir_shape b[] = {SHAPE(3, 70), SHAPE(3, 1), SHAPE(2, 7), SHAPE(1), SHAPE(4)};
+    for (int s = 0; s < 5; s++) {
+        for (int d = 0; d < 2; d++)
+            for (int o = 0; o < 5; o++)
+                check_few(numbers[o], whole[d], a[s], b[s]);
+        for (int d = 0; d < 6; d++)
+            for (int o = 0; o < 3; o++)
+                check_few(tests[o], compared[d], a[s], b[s]);
+        for (int o = 0; o < 3; o++)
+            check_few(bytes[o], WEIR_U8, a[s], b[s]);
+    }
+    check_few(&op_min2, WEIR_F32, SHAPE(3, 70), SHAPE(70));
+    check_few(&op_max2, WEIR_BF16, SHAPE(3, 70), SHAPE(3, 1));
+}
+
+Test(elementwise, integers_wrap_around)
+{
+    int64_t wide[2] = {INT64_MAX, INT64_MIN}, got[2];
+    weir_view out = {.data = got, .dtype = WEIR_I64, .shape = SHAPE(1)}, in[2] = {out, out};
+    in[0].data = wide;
+    in[1].data = wide + 1;
+    weir_kernel_args args = {.in = in, .in_count = 2, .out = &out, .out_count = 1};
+    cr_assert(!op_sub.kernel[WEIR_CPU](&args) && got[0] == -1);
+    in[1] = in[0];
+    cr_assert(!op_add.kernel[WEIR_CPU](&args) && got[0] == -2);
+    cr_assert(!op_mul.kernel[WEIR_CPU](&args) && got[0] == 1);
+    in[1].data = wide + 1;
+    cr_assert(!op_min2.kernel[WEIR_CPU](&args) && got[0] == INT64_MIN);
+    cr_assert(!op_max2.kernel[WEIR_CPU](&args) && got[0] == INT64_MAX);
+}
+
+static float pair_at(const weir_op *op, float a, float b)
+{
+    float y;
+    weir_view in[2] = {{.data = &a, .dtype = WEIR_F32}, {.data = &b, .dtype = WEIR_F32}}, out = {.data = &y, .dtype = WEIR_F32};
+    weir_kernel_args args = {.in = in, .in_count = 2, .out = &out, .out_count = 1};
+    cr_assert_eq(op->kernel[WEIR_CPU](&args), WEIR_OK);
+    return y;
+}
+
+Test(elementwise, powers_and_their_slopes_at_the_edges)
+{
+    cr_expect(pair_at(&op_pow, 0, 0) == 1 && pair_at(&op_pow, -2, 3) == -8 && isnan(pair_at(&op_pow, -2, 0.5f)));
+    cr_expect(pair_at(&op_pow, 0, -1) == INFINITY && pair_at(&op_pow, NAN, 0) == 1);
+    cr_expect(pair_at(&op_pow_da, 0, 0) == 0 && pair_at(&op_pow_da, 0, 2) == 0 && pair_at(&op_pow_da, -2, 3) == 12);
+    cr_expect(pair_at(&op_pow_db, 0, 0) == 0 && pair_at(&op_pow_db, 0, 2) == 0 && isnan(pair_at(&op_pow_db, -2, 3)));
+    cr_expect_float_eq(pair_at(&op_pow_db, 2, 3), (float)(8 * log(2)), 1e-5);
+}
+
+Test(elementwise, comparisons_refuse_what_they_cannot_compare)
+{
+    const weir_type mixed[2] = {{WEIR_F32, SHAPE(8)}, {WEIR_I32, SHAPE(8)}}, small[2] = {{WEIR_I8, SHAPE(8)}, {WEIR_I8, SHAPE(8)}};
+    const weir_type choice[3] = {{WEIR_U8, SHAPE(8)}, {WEIR_F32, SHAPE(8)}, {WEIR_F16, SHAPE(8)}};
+    kernel_check_refuses(&op_equal, NULL, mixed, 2, "dtypes f32 and i32 differ");
+    kernel_check_refuses(&op_less, NULL, small, 2, "the inputs are i8, and only f32, f16, bf16, i32, i64 or u8 will do");
+    kernel_check_refuses(&op_logical_or, NULL, mixed, 2, "input 0 is f32, and only u8 will do");
+    kernel_check_refuses(&op_logical_not, NULL, mixed, 1, "input 0 is f32, and only u8 will do");
+    kernel_check_refuses(&op_add, NULL, small, 2, "input 0 is i8, and only f32, f16, bf16, i32 or i64 will do");
+    kernel_check_refuses(&op_where, NULL, choice, 3, "dtypes f32 and f16 differ");
+    kernel_check_refuses(&op_where, NULL, (weir_type[3]){choice[1], choice[1], choice[1]}, 3, "the condition is f32, not u8");
+    const clip_attrs crossed = {2, 1};
+    kernel_check_refuses(&op_clip, &crossed, mixed, 1, ".lo is 2 and .hi is 1; .lo is at most .hi");
 }
 
 Test(elementwise, binary_ops_broadcast_as_numpy_does_on_every_layout, .timeout = 120)
@@ -348,10 +556,117 @@ Test(elementwise, shapes_that_do_not_broadcast_are_named)
     const weir_type wrong[2] = {{WEIR_F32, SHAPE(8, 16)}, {WEIR_F32, SHAPE(8, 15)}};
     kernel_check_refuses(&op_add, NULL, wrong, 2, "shapes [8, 16] and [8, 15] do not broadcast");
     const weir_type integer[2] = {{WEIR_F32, SHAPE(8)}, {WEIR_I32, SHAPE(8)}};
-    kernel_check_refuses(&op_mul, NULL, integer, 2, "input 1 is i32");
+    kernel_check_refuses(&op_mul, NULL, integer, 2, "dtypes f32 and i32 differ");
+    kernel_check_refuses(&op_div, NULL, integer, 2, "input 1 is i32");
     kernel_check_refuses(&op_exp, NULL, &integer[1], 1, "input 0 is i32");
     const weir_type slope[2] = {{WEIR_F32, SHAPE(8)}, {WEIR_F32, SHAPE(9)}};
     kernel_check_refuses(&op_tanh_grad, NULL, slope, 2, "shapes [8] and [9] differ");
+}
+
+/* ---- choices ---- */
+
+static void ref_where(const kernel_check *c, int out, double *want)
+{
+    const weir_shape *shape = &c->out[out].shape;
+    for (int64_t i = 0; i < weir_shape_count(shape); i++) {
+        const weir_view *from = &c->in[kernel_at(&c->in[0], operand_at(&c->in[0].shape, shape, i)) != 0 ? 1 : 2];
+        want[i] = kernel_at(from, operand_at(&from->shape, shape, i));
+    }
+}
+
+static void ref_masked(const kernel_check *c, int out, double *want)
+{
+    const masked_attrs *attrs = c->attrs;
+    const weir_shape *shape = &c->out[out].shape;
+    for (int64_t i = 0; i < weir_shape_count(shape); i++) {
+        const bool kept = (kernel_at(&c->in[0], operand_at(&c->in[0].shape, shape, i)) != 0) != (attrs->inverted != 0);
+        want[i] = kept ? kernel_at(&c->in[1], operand_at(&c->in[1].shape, shape, i)) : 0;
+    }
+}
+
+Test(elementwise, where_takes_elements_of_any_dtype_on_every_layout, .timeout = 60)
+{
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
+        const weir_shape c_shape[] = {SHAPE(3, 40), SHAPE(40), SHAPE(5, 1, 7), SHAPE()};
+        const weir_shape a_shape[] = {SHAPE(3, 40), SHAPE(3, 1), SHAPE(7), SHAPE(2, 3)};
+        const weir_shape b_shape[] = {SHAPE(3, 40), SHAPE(), SHAPE(2, 7), SHAPE(3)};
+        for (int s = 0; s < 4; s++) {
+            kernel_check c = kernel_check_new(&op_where, NULL, SEED);
+            kernel_check_in(&c, WEIR_U8, c_shape[s]);
+            kernel_check_in(&c, (weir_dtype)dtype, a_shape[s]);
+            kernel_check_in(&c, (weir_dtype)dtype, b_shape[s]);
+            kernel_check_run(&c);
+            kernel_check_near(&c, 0, ref_where, 0);
+            shard_check(&c, 3, 1e-6 + 4 * kernel_digit((weir_dtype)dtype));
+            kernel_check_free(&c);
+        }
+    }
+}
+
+Test(elementwise, masked_keeps_or_drops_on_every_layout)
+{
+    for (int inverted = 0; inverted < 2; inverted++)
+        for (int s = 0; s < 3; s++) {
+            const masked_attrs attrs = {inverted};
+            kernel_check c = kernel_check_new(&op_masked, &attrs, SEED);
+            kernel_check_in(&c, WEIR_U8, (const weir_shape[]){SHAPE(3, 40), SHAPE(3, 1), SHAPE(2, 1, 5)}[s]);
+            kernel_check_in(&c, s ? WEIR_F32 : WEIR_BF16, (const weir_shape[]){SHAPE(3, 40), SHAPE(40), SHAPE(4, 1)}[s]);
+            kernel_check_run(&c);
+            kernel_check_near(&c, 0, ref_masked, 0);
+            shard_check(&c, 2, s ? 1e-6 : 2e-2);
+            kernel_check_free(&c);
+        }
+}
+
+static void ref_clip(const kernel_check *c, int out, double *want)
+{
+    const clip_attrs *attrs = c->attrs;
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
+        const double x = kernel_at(&c->in[0], i);
+        if (c->in_count > 1)
+            want[i] = x >= attrs->lo && x <= attrs->hi ? kernel_at(&c->in[1], i) : 0;
+        else
+            want[i] = x < attrs->lo ? attrs->lo : x > attrs->hi ? attrs->hi : x;
+    }
+}
+
+Test(elementwise, clip_keeps_nan_and_its_bounds_count_as_inside)
+{
+    const clip_attrs cases[] = {{-0.5, 0.75}, {-INFINITY, 0}, {0, INFINITY}, {-INFINITY, INFINITY}};
+    for (int i = 0; i < 4; i++)
+        for (int grad = 0; grad < 2; grad++) {
+            kernel_check c = kernel_check_new(grad ? &op_clip_grad : &op_clip, &cases[i], SEED);
+            weir_view *x = kernel_check_in(&c, WEIR_F32, SHAPE(5, 67));
+            const float edges[] = {-0.5f, 0.75f, 0, -0.0f, NAN, INFINITY, -INFINITY};
+            memcpy(x->data, edges, sizeof edges);
+            if (grad)
+                kernel_check_in(&c, WEIR_F32, SHAPE(5, 67));
+            kernel_check_run(&c);
+            kernel_check_near(&c, 0, ref_clip, 0);
+            kernel_check_free(&c);
+        }
+}
+
+static void ref_truth(const kernel_check *c, int out, double *want)
+{
+    for (int64_t i = 0; i < weir_shape_count(&c->out[out].shape); i++) {
+        const double x = kernel_at(&c->in[0], i);
+        want[i] = c->op == &op_is_nan ? isnan(x) : x == 0;
+    }
+}
+
+Test(elementwise, not_and_is_nan_on_every_layout)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16, WEIR_U8};
+    for (int d = 0; d < 4; d++) {
+        uint64_t random = SEED;
+        kernel_check c = kernel_check_new(dtypes[d] == WEIR_U8 ? &op_logical_not : &op_is_nan, NULL, SEED);
+        put_few(kernel_check_in(&c, dtypes[d], SHAPE(5, 133)), &random);
+        kernel_check_run(&c);
+        kernel_check_near(&c, 0, ref_truth, 0);
+        shard_check(&c, 3, 0);
+        kernel_check_free(&c);
+    }
 }
 
 /* ---- many, and scale and shift ---- */
@@ -430,21 +745,25 @@ static void ref_cast(const kernel_check *c, int out, double *want)
         else if (isnan(x))
             want[i] = 0;
         else
-            want[i] = trunc(to == WEIR_I32 ? clamp(x, INT32_MIN, INT32_MAX) : clamp(x, 0, 255));
+            want[i] = trunc(clamp(x, dtype_least(to), to == WEIR_I64 ? 0x1p63 : dtype_end(to) - 1));
     }
 }
 
 static void put_edges(const weir_view *view)
 {
     const float reals[] = {0, -0.0f, 0.9f, -0.9f, 254.9f, 255, 256, 2147483520.0f, 2147483648.0f, -2147483648.0f,
-                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777216};
-    const int32_t integers[] = {0, -1, 255, 256, INT32_MAX, INT32_MIN, 16777217};
+                           -2147483904.0f, 1e30f, -1e30f, INFINITY, -INFINITY, NAN, 16777216, 127.9f, 128, -128.9f, -129,
+                           0x1p63f, -0x1p63f, 0x1.fffffep62f};
+    const int64_t integers[] = {0, -1, 127, 128, -128, -129, 255, 256, INT32_MAX, INT32_MIN, 16777217,
+                                INT64_C(1) << 31, -(INT64_C(1) << 31) - 1, INT64_C(1) << 53, INT64_MIN, INT64_MAX};
+    const int all = sizeof integers / sizeof *integers;
     if (weir_dtype_real(view->dtype))
         weir_from_f32(reals, sizeof reals / sizeof *reals, view->dtype, view->data);
-    else if (view->dtype == WEIR_I32)
-        memcpy(view->data, integers, sizeof integers);
-    else
-        memset(view->data, 255, 1);
+    for (int i = 0; i < all && !weir_dtype_real(view->dtype); i++)
+        if (view->dtype == WEIR_I64)
+            ((int64_t *)view->data)[i] = integers[i];
+        else
+            kernel_set(view, i, clamp((double)integers[i], dtype_least(view->dtype), dtype_end(view->dtype) - 1));
 }
 
 /* Bits are compared, NaN but for its payload. */
@@ -530,6 +849,21 @@ Test(elementwise, halves_alone_have_the_bits_that_they_have_among_others)
             one = dtype == WEIR_F16 ? half_from_f16(y[i]) : half_from_bf16(y[i]);
             cr_assert(!memcmp(&one, &x[i], sizeof one));
         }
+}
+
+/* A double does not tell such integers apart. */
+Test(elementwise, casts_between_integers_lose_nothing_that_fits)
+{
+    int64_t wide[] = {INT64_MAX, INT64_MIN, INT32_MAX, (int64_t)INT32_MAX + 1, INT32_MIN, (int64_t)INT32_MIN - 1, 16777217};
+    const int32_t want[] = {INT32_MAX, INT32_MIN, INT32_MAX, INT32_MAX, INT32_MIN, INT32_MIN, 16777217};
+    int32_t narrow[7];
+    const weir_view in = {.data = wide, .dtype = WEIR_I64, .shape = SHAPE(7), .global = SHAPE(7)};
+    const weir_view out = {.data = narrow, .dtype = WEIR_I32, .shape = SHAPE(7), .global = SHAPE(7)};
+    cr_assert_eq(op_cast.kernel[WEIR_CPU](&(weir_kernel_args){.in = (weir_view *)&in, .in_count = 1, .out = (weir_view *)&out, .out_count = 1}), WEIR_OK);
+    cr_assert(!memcmp(narrow, want, sizeof want));
+    cr_assert_eq(op_cast.kernel[WEIR_CPU](&(weir_kernel_args){.in = (weir_view *)&out, .in_count = 1, .out = (weir_view *)&in, .out_count = 1}), WEIR_OK);
+    for (int i = 0; i < 7; i++)
+        cr_assert_eq(wide[i], want[i]);
 }
 
 Test(elementwise, casts_truncate_and_saturate_between_all_dtypes)

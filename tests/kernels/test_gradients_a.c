@@ -37,6 +37,36 @@ UNARY_MODEL(relu)
 UNARY_MODEL(gelu)
 UNARY_MODEL(silu)
 UNARY_MODEL(softmax)
+UNARY_MODEL(abs)
+UNARY_MODEL(sin)
+UNARY_MODEL(cos)
+UNARY_MODEL(erf)
+UNARY_MODEL(gelu_erf)
+UNARY_MODEL(softplus)
+/* Away from the steps: of numbers from 0.1 to 0.4. */
+#define FLAT_MODEL(name)                                                                                           \
+    static weir_tensor *name##_model(weir_graph *g)                                                                \
+    {                                                                                                              \
+        return weir_##name(weir_affine(weir_sigmoid(param(g, "x", 3, 4, 0)), 0.3, .shift = 0.1));                  \
+    }
+FLAT_MODEL(floor)
+FLAT_MODEL(ceil)
+FLAT_MODEL(round)
+FLAT_MODEL(sign)
+
+static weir_tensor *clip_model(weir_graph *g)
+{
+    return weir_clip(param(g, "x", 3, 4, 0), .lo = -0.3, .hi = 0.6);
+}
+static weir_tensor *where_model(weir_graph *g)
+{
+    weir_tensor *a = param(g, "a", 3, 4, 0), *b = param(g, "b", 4, 0, 0);
+    return weir_where(weir_greater(a, b), a, weir_mul(b, b));
+}
+static weir_tensor *pow_model(weir_graph *g)
+{
+    return weir_pow(positive(g, "a", 3, 4), param(g, "b", 4, 0, 0));
+}
 
 static weir_tensor *log_model(weir_graph *g)
 {
@@ -45,6 +75,10 @@ static weir_tensor *log_model(weir_graph *g)
 static weir_tensor *sqrt_model(weir_graph *g)
 {
     return weir_sqrt(positive(g, "x", 3, 4));
+}
+static weir_tensor *reciprocal_model(weir_graph *g)
+{
+    return weir_reciprocal(positive(g, "x", 3, 4));
 }
 static weir_tensor *affine_model(weir_graph *g)
 {
@@ -58,7 +92,9 @@ static weir_tensor *cast_model(weir_graph *g)
 Test(gradients, of_functions, .timeout = 120)
 {
     const gradient_model models[] = {neg_model,  exp_model,  tanh_model, sigmoid_model, relu_model,   gelu_model,
-                                     silu_model, log_model,  sqrt_model, affine_model,  softmax_model, cast_model};
+                                     silu_model, log_model,  sqrt_model, affine_model,  softmax_model, cast_model,
+                                     abs_model,  sin_model,  cos_model,  erf_model,     gelu_erf_model, softplus_model,
+                                     reciprocal_model, floor_model, ceil_model, round_model, sign_model, clip_model, where_model, pow_model};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }
@@ -89,12 +125,16 @@ BINARY_MODELS(add)
 BINARY_MODELS(sub)
 BINARY_MODELS(mul)
 BINARY_MODELS(div)
+BINARY_MODELS(min2)
+BINARY_MODELS(max2)
 
 Test(gradients, of_binary_ops_are_summed_over_what_was_broadcast, .timeout = 120)
 {
     const gradient_model models[] = {add_same, add_row, add_column, add_outer, add_scalar, sub_same, sub_row,
                                      sub_column, sub_outer, sub_scalar, mul_same, mul_row, mul_column, mul_outer,
-                                     mul_scalar, div_same, div_row, div_column, div_outer, div_scalar};
+                                     mul_scalar, div_same, div_row, div_column, div_outer, div_scalar,
+                                     min2_same, min2_row, min2_column, min2_outer, min2_scalar, max2_same, max2_row,
+                                     max2_column, max2_outer, max2_scalar};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }
@@ -220,6 +260,22 @@ static weir_tensor *gather_elements_model(weir_graph *g)
 {
     return weir_gather_elements(param(g, "x", 6, 2, 0), some_ids(g, 3, 2), 0);
 }
+static weir_tensor *cumsum_model(weir_graph *g)
+{
+    return weir_cumsum(param(g, "x", 3, 4, 2), 1);
+}
+static weir_tensor *cumsum_back_model(weir_graph *g)
+{
+    return weir_cumsum(param(g, "x", 3, 4, 2), -1, .exclusive = true, .reverse = true);
+}
+static weir_tensor *top_k_model(weir_graph *g)
+{
+    return weir_top_k(param(g, "x", 3, 4, 2), 2, 1, NULL);
+}
+static weir_tensor *top_k_smallest_model(weir_graph *g)
+{
+    return weir_top_k(param(g, "x", 3, 4, 2), 3, 0, NULL, .smallest = true);
+}
 #define RESIZE_MODEL(name, ...)                                             \
     static weir_tensor *name(weir_graph *g)                                 \
     {                                                                       \
@@ -252,7 +308,8 @@ Test(gradients, of_shape_ops, .timeout = 120)
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
                                      slice_end_model, pad_model, concat_model, slice_step_model, reverse_model,
                                      expand_model, gather_model, gather_nd_model, gather_elements_model,
-                                     resize_nearest, resize_linear, resize_corners, pad_zeros, pad_value, pad_edge, pad_reflect};
+                                     resize_nearest, resize_linear, resize_corners, pad_zeros, pad_value, pad_edge, pad_reflect,
+                                     cumsum_model, cumsum_back_model, top_k_model, top_k_smallest_model};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }

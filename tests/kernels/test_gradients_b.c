@@ -178,6 +178,32 @@ static weir_tensor *cross_entropy_ignore(weir_graph *g)
     return weir_cross_entropy(param(g, "logits", 30, 10, 0), labels, .ignore = true, .ignore_index = 3);
 }
 
+static weir_tensor *mse(weir_graph *g)
+{
+    return weir_mse(param(g, "x", 3, 5, 0), param(g, "y", 5, 0, 0));
+}
+static weir_tensor *binary_cross_entropy(weir_graph *g)
+{
+    return weir_binary_cross_entropy(param(g, "x", 3, 5, 0), weir_sigmoid(param(g, "t", 3, 5, 0)), .sum = true);
+}
+static weir_tensor *tied(weir_graph *g)
+{
+    weir_tensor *ids = weir_input(g, WEIR_I32, {4, 3}, .name = "ids");
+    weir_tensor *h = weir_embedding(ids, 10, 6, .name = "table"), *up = weir_linear(weir_tanh(h), 5, .name = "up");
+    return weir_add(weir_mean(weir_tied(weir_tanh(h), h)), weir_mean(weir_tied(weir_tanh(up), up)));
+}
+
+Test(losses_of_elements, gradient, .timeout = 120)
+{
+    gradient_check(mse, SEED, TOLERANCE);
+    gradient_check(binary_cross_entropy, SEED, TOLERANCE);
+}
+
+Test(tied, gradient, .timeout = 120)
+{
+    gradient_check(tied, SEED, TOLERANCE);
+}
+
 Test(cross_entropy, gradient, .timeout = 120)
 {
     gradient_check(cross_entropy, SEED, TOLERANCE);

@@ -9,6 +9,7 @@
  */
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/common/ops.h"
+#include "kernels/conv/window.h"
 #include "kernels/reduce/reduce.h"
 #include "tests/support/amx_machine.h"
 #include "tests/support/effort.h"
@@ -114,7 +115,7 @@ Test(half, functions_of_one_element_are_those_of_f32_rounded_once, .timeout = 60
 
 Test(half, operands_broadcast_as_in_f32, .timeout = 60)
 {
-    const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div}; /* alike but for what is computed */
+    const weir_op *binary[] = {&op_add, &op_sub, &op_mul, &op_div, &op_min2, &op_max2}; /* alike but for what is computed */
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i += EFFORT(1, 3, 3))
         CHECK_HALVES({binary[i], NULL, 2, {F32(3, 5, 700), F32(3, 5, 700)}, 0},
                      {binary[i], NULL, 2, {F32(3, 5, 700), F32(5, 700)}, 0},
@@ -284,6 +285,29 @@ static void check_products_of_tensors(void)
 Test(half, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 {
     check_products_of_tensors();
+}
+
+Test(half, convolutions_are_near_those_of_f32, .timeout = 60)
+{
+    const conv_attrs two = {.window = {{3, 2}, {2, 1}, {1, 0}, {1, 1}, {1, 2}}, .groups = 1};
+    const conv_attrs line = {.window = {{4}, {3}, {1}, {0}, {1}}, .output_pad = {2}, .groups = 2};
+    const conv_attrs few = {.window = {{1, 1}, {1, 1}, {0}, {0}, {1, 1}}, .groups = 1};
+    CHECK_HALVES({&op_conv, &two, 3, {F32(3, 3, 8, 9), F32(5, 3, 3, 2), F32(5)}, 1e-5},
+                 {&op_conv, &two, 2, {F32(3, 6, 8, 9), F32(6, 1, 3, 2)}, 1e-5},
+                 {&op_conv, &two, 3, {F32(1, 2, 52, 50), F32(2, 1, 3, 2), F32(2)}, 1e-5},
+                 {&op_conv, &few, 3, {F32(2, 5, 2, 3), F32(4, 5, 1, 1), F32(4)}, 1e-5},
+                 {&op_conv, &few, 3, {F32(2, 5, 4, 3), F32(4, 5, 1, 1), F32(4)}, 1e-5},
+                 {&op_conv_transpose, &line, 3, {F32(3, 4, 5), F32(4, 3, 4), F32(6)}, 1e-5},
+                 {&op_conv_dw, &line, 2, {F32(3, 4, 11), F32(3, 6, 3)}, 1e-5},
+                 {&op_conv_dw, &two, 2, {F32(3, 1, 8, 9), F32(3, 5, 4, 8)}, 1e-5});
+}
+
+Test(half, pools_are_those_of_f32_rounded_once, .timeout = 60)
+{
+    const pool_attrs attrs = {.window = {{3, 2}, {2, 1}, {1, 0}, {1, 1}, {1, 2}}, .size = {8, 9}};
+    CHECK_HALVES({&op_max_pool, &attrs, 1, {F32(3, 3, 8, 9)}, 0}, {&op_average_pool, &attrs, 1, {F32(3, 3, 8, 9)}, 0},
+                 {&op_max_pool_grad, &attrs, 2, {F32(3, 3, 8, 9), F32(3, 3, 4, 8)}, 0},
+                 {&op_average_pool_grad, &attrs, 1, {F32(3, 3, 4, 8)}, 0});
 }
 
 /* ---- attention ---- */

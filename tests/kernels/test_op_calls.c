@@ -9,6 +9,7 @@
 #include "graph/base/error.h"
 #include "graph/plan/form/plan.h"
 #include "kernels/common/ops.h"
+#include "kernels/conv/window.h"
 #include "tests/support/mutate_plan.h"
 #include "tests/support/untrusted.h"
 
@@ -22,7 +23,7 @@ enum {
     TRIES = 30,            /* to find inputs that the op takes */
     INPUTS_MAX = 8,
     TENSORS_MAX = INPUTS_MAX + 8 + 4,
-    WORDS_MAX = 16,
+    WORDS_MAX = 32,
     PLACE_BYTES = 1 << 14  /* room for one tensor */
 };
 
@@ -125,6 +126,31 @@ static void any_words(lone_call *c, const weir_op *op)
         }
 }
 
+/* Random numbers are hardly ever those of a window: small ones, for the dimensions that x has, and for convolutions a weight. */
+static void any_window(lone_call *c, const weir_op *op)
+{
+    if (!op->field_count || strcmp(op->fields[0].name, "kernel") || one_in(c, 8))
+        return;
+    const bool pool = op->attrs_bytes == sizeof(pool_attrs);
+    weir_shape *x = &c->in[0].shape, weight = {.rank = x->rank, .dim = {1 + below(c, 4), x->rank > 1 ? x->dim[1] : 1}};
+    window_attrs *w = (window_attrs *)c->word;
+    for (int d = 0; d < WINDOW_DIMS; d++) {
+        const bool own = d + 2 < x->rank;
+        w->kernel[d] = own ? 1 + below(c, 3) : 0;
+        w->stride[d] = own ? 1 + below(c, 3) : 0;
+        w->dilation[d] = own ? 1 + below(c, 2) : 0;
+        w->pad[d] = own ? below(c, 2) : 0;
+        w->pad_end[d] = own ? below(c, 2) : 0;
+        (pool ? ((pool_attrs *)w)->size : ((conv_attrs *)w)->output_pad)[d] = own && pool ? x->dim[d + 2] : 0;
+        weight.dim[2 + d] = w->kernel[d];
+    }
+    if (!pool) {
+        ((conv_attrs *)w)->groups = 1 + below(c, 2);
+        weight.dim[0] = op == &op_conv_transpose ? x->dim[1] : weight.dim[0];
+        c->in[1] = (weir_type){c->in[0].dtype, weight};
+    }
+}
+
 /* Inputs that random types hardly ever match, taken from another op: its input i, or its output o as ~o, or POSITION:
  * one i32, or SCALAR: one f32, or PAIR: two. */
 enum { POSITION = 100, SCALAR, PAIR };
@@ -143,7 +169,11 @@ static const recipe recipes[] = {
     {&op_rmsnorm_grad, &op_rmsnorm, 4, {0, 1, ~1, ~0}},
     {&op_embedding_grad, &op_embedding, 2, {0, ~0}},
     {&op_max_grad, &op_max, 3, {0, ~0, ~0}},
+    {&op_conv_dw, &op_conv, 2, {0, ~0}},
+    {&op_max_pool_grad, &op_max_pool, 2, {0, ~0}},
+    {&op_average_pool_grad, &op_average_pool, 1, {~0}},
     {&op_loss_scale, &op_square_sum, 2, {SCALAR, PAIR}},
+    {&op_clip_norm, &op_square_sum, 2, {PAIR, SCALAR}},
 };
 
 static const recipe *recipe_for(const weir_op *op)
@@ -170,6 +200,7 @@ static bool try_inputs(lone_call *c, const weir_op *op, int in_count)
         c->in[i] = (weir_type){any_dtype(c), i ? shape_beside(c, like) : any_shape(c)};
     }
     any_words(c, op);
+    any_window(c, op);
     return infers(c, op, in_count);
 }
 
@@ -179,6 +210,7 @@ static bool try_recipe(lone_call *c, const recipe *r)
     any_words(c, r->grad);
     for (int i = 0; i < r->forward->in_min; i++)
         c->in[i] = (weir_type){any_dtype(c), i ? shape_beside(c, &c->in[0].shape) : any_shape(c)};
+    any_window(c, r->forward);
     if (!infers(c, r->forward, r->forward->in_min))
         return false;
     for (int i = 0; i < r->count; i++)

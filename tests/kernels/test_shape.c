@@ -50,6 +50,8 @@ Test(shape, reshape_splits_where_both_sides_come_apart_alike)
     check_reshape(SHAPE(6, 4), (shape_attrs){{6, 4}, 2}, WEIR_F32, 2);
     check_reshape(SHAPE(6, 4), (shape_attrs){{-1}, 1}, WEIR_U8, 1);
     check_reshape(SHAPE(24), (shape_attrs){{6, 4}, 2}, WEIR_I32, 1);
+    check_reshape(SHAPE(24), (shape_attrs){{6, 4}, 2}, WEIR_I64, 1);
+    check_reshape(SHAPE(24), (shape_attrs){{6, 4}, 2}, WEIR_I8, 1);
     check_reshape(SHAPE(7, 6), (shape_attrs){{7, 2, 3}, 3}, WEIR_F32, 2);
     check_reshape(SHAPE(3, 4), (shape_attrs){{4, 3}, 2}, WEIR_F32, 0);
     check_reshape(SHAPE(6, 4), (shape_attrs){{2, -1, 4}, 3}, WEIR_F32, 2);
@@ -84,11 +86,11 @@ static void ref_broadcast(const kernel_check *c, int out, double *want)
     }
 }
 
-static void check_broadcast(weir_shape from, weir_shape to)
+static void check_broadcast(weir_shape from, weir_shape to, weir_dtype dtype)
 {
     shape_attrs attrs = shape_attrs_of(&to);
     kernel_check c = kernel_check_new(&op_broadcast_to, &attrs, SEED);
-    kernel_check_in(&c, WEIR_F32, from);
+    kernel_check_in(&c, dtype, from);
     kernel_check_run(&c);
     kernel_check_near(&c, 0, ref_broadcast, 0);
     cr_assert_geq(shard_check(&c, 2, 1e-6), 1);
@@ -98,11 +100,13 @@ static void check_broadcast(weir_shape from, weir_shape to)
 
 Test(shape, broadcast_repeats_on_every_layout)
 {
-    check_broadcast(SHAPE(), SHAPE(3, 4));
-    check_broadcast(SHAPE(4), SHAPE(3, 4));
-    check_broadcast(SHAPE(3, 1), SHAPE(3, 4));
-    check_broadcast(SHAPE(2, 1, 3, 1), SHAPE(5, 2, 4, 3, 2));
-    check_broadcast(SHAPE(1), SHAPE(1, 1));
+    check_broadcast(SHAPE(), SHAPE(3, 4), WEIR_F32);
+    check_broadcast(SHAPE(4), SHAPE(3, 4), WEIR_F32);
+    for (int dtype = WEIR_F32; dtype < WEIR_DTYPES; dtype++) {
+        check_broadcast(SHAPE(3, 1), SHAPE(3, 4), (weir_dtype)dtype);
+        check_broadcast(SHAPE(2, 1, 3, 1), SHAPE(5, 2, 4, 3, 2), (weir_dtype)dtype);
+    }
+    check_broadcast(SHAPE(1), SHAPE(1, 1), WEIR_F32);
     const shape_attrs attrs = {{3, 4}, 2};
     kernel_check_refuses(&op_broadcast_to, &attrs, &(weir_type){WEIR_F32, SHAPE(3)}, 1,
                          "shape [3] does not broadcast to [3, 4]");

@@ -60,8 +60,8 @@ Test(signatures, of_gradients, .timeout = 60)
 
 Test(signatures, of_binary_ops, .timeout = 60)
 {
-    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div};
-    for (int o = 0; o < 4; o++) {
+    const weir_op *ops[] = {&op_add, &op_sub, &op_mul, &op_div, &op_min2, &op_less};
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
         check_two(ops[o], NULL, SHAPE(5, 7), SHAPE(5, 7));
         check_two(ops[o], NULL, SHAPE(5, 7), SHAPE(7));
         check_two(ops[o], NULL, SHAPE(5, 1), SHAPE(2, 1, 7));

@@ -1,6 +1,7 @@
 /* kernel_check.c: see the header. Every buffer lies between two guards of GUARD bytes whose pattern is looked at after
  * each call: a kernel that writes out of bounds is found without a sanitizer. */
 #include "tests/support/kernel_check.h"
+#include "graph/base/dtype.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -98,7 +99,7 @@ static void fill_random(const weir_view *view, uint64_t *state)
 {
     for (int64_t i = 0; i < weir_shape_count(&view->shape); i++) {
         double value = weir_dtype_real(view->dtype) ? kernel_random_normal(state) : kernel_random(state);
-        kernel_set(view, i, view->dtype == WEIR_I32 ? value * 10 : view->dtype == WEIR_U8 ? value * 2 : value);
+        kernel_set(view, i, weir_dtype_real(view->dtype) ? value : value * (view->dtype == WEIR_U8 ? 2 : 10));
     }
 }
 
@@ -299,26 +300,12 @@ void kernel_check_run(kernel_check *c)
 
 double kernel_at(const weir_view *view, int64_t i)
 {
-    if (view->dtype == WEIR_F32)
-        return ((const float *)view->data)[i];
-    if (view->dtype == WEIR_I32)
-        return ((const int32_t *)view->data)[i];
-    if (view->dtype == WEIR_U8)
-        return ((const uint8_t *)view->data)[i];
-    float wide;
-    weir_to_f32(view->dtype, (const uint16_t *)view->data + i, 1, &wide);
-    return wide;
+    return dtype_get(view->dtype, view->data, i);
 }
 
 void kernel_set(const weir_view *view, int64_t i, double value)
 {
-    float narrow = (float)value;
-    if (view->dtype == WEIR_I32)
-        ((int32_t *)view->data)[i] = (int32_t)value;
-    else if (view->dtype == WEIR_U8)
-        ((uint8_t *)view->data)[i] = (uint8_t)value;
-    else
-        weir_from_f32(&narrow, 1, view->dtype, (char *)view->data + (size_t)i * weir_dtype_bytes(view->dtype));
+    dtype_set(view->dtype, view->data, i, value);
 }
 
 /* digits, least exponent of the last digit, largest value */

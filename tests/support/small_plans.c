@@ -112,6 +112,16 @@ static weir_tensor *zoo_shapes(weir_tensor *x)
     return weir_max(c, .axes = {-1}, .axis_count = 1, .keep = true);                   /* [2, 5, 1] */
 }
 
+/* x [5, 4] */
+static weir_tensor *zoo_windows(weir_graph *g, weir_tensor *x)
+{
+    weir_tensor *back = weir_param(g, WEIR_F32, {3, 2, 1, 2}, .name = "back", .init = WEIR_NORMAL(0.5));
+    weir_tensor *y = weir_conv(weir_reshape(x, {2, 2, 5, 1}), 3, {3, 1}, .pad = {1, 0}, .name = "conv");  /* [2, 3, 5, 1] */
+    y = weir_conv_transpose_with(y, back, NULL, .stride = {1, 2}, .output_pad = {0, 1});                 /* [2, 2, 5, 3] */
+    y = weir_average_pool(weir_max_pool(y, {2, 2}, .stride = {2, 1}), {2, 1}, .stride = {1, 1});         /* [2, 2, 1, 2] */
+    return weir_mean(y);
+}
+
 /* x [5, 4]: its rows behind kept ones, from one of the first four positions on. */
 static weir_tensor *zoo_rows(weir_tensor *x)
 {
@@ -158,6 +168,7 @@ static weir_plan *zoo(weir_graph *g)
         weir_tensor *column = weir_param(g, WEIR_F32, {5, 1}, .name = "column", .init = WEIR_NORMAL(1));
         weir_tensor *y = zoo_elementwise(weir_add(x, p), row, column);
         weir_tensor *loss = weir_add(weir_mean(y), weir_sum(zoo_shapes(weir_tanh(y))));
+        loss = weir_add(loss, zoo_windows(g, y));
         weir_fetch(weir_cast(y, WEIR_U8), .name = "bytes");
         weir_fetch(zoo_rows(x), .name = "rows");
         zoo_states(g, p);

@@ -83,6 +83,8 @@ static void fill(const weir_view *view, uint64_t *random)
             ((float *)view->data)[i] = wild_real(random);
         else if (view->dtype == WEIR_I32)
             ((int32_t *)view->data)[i] = wild_int(random);
+        else if (view->dtype == WEIR_I64)
+            ((int64_t *)view->data)[i] = wild_int(random);
         else if (weir_dtype_real(view->dtype))
             ((uint16_t *)view->data)[i] = (uint16_t)mutate_draw(random);
         else

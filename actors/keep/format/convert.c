@@ -22,10 +22,10 @@ size_t keep_stored_bytes(const char *stored)
     return safetensors_dtype_bytes((enum safetensors_dtype)find(stored));
 }
 
-bool keep_stored_differs(const char *stored)
+bool keep_stored_may_not_fit(const char *stored, weir_dtype dtype)
 {
-    int dtype = find(stored);
-    return dtype == SAFETENSORS_F64 || dtype == SAFETENSORS_I64;
+    const int from = find(stored);
+    return from == SAFETENSORS_F64 || (from == SAFETENSORS_I64 && dtype == WEIR_I32);
 }
 
 static bool f64_fits(double value)

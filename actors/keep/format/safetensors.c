@@ -51,6 +51,7 @@ enum safetensors_dtype safetensors_dtype_of(weir_dtype dtype)
     static const enum safetensors_dtype stored[WEIR_DTYPES] = {
         [WEIR_I32] = SAFETENSORS_I32, [WEIR_U8] = SAFETENSORS_U8,
         [WEIR_F16] = SAFETENSORS_F16, [WEIR_BF16] = SAFETENSORS_BF16,
+        [WEIR_I64] = SAFETENSORS_I64, [WEIR_I8] = SAFETENSORS_I8,
     };
     return stored[dtype]; /* F32 is 0 */
 }

@@ -32,9 +32,9 @@
     X(F16, 2, WEIR_F16)                 \
     X(BF16, 2, WEIR_BF16)               \
     X(F64, 8, WEIR_F32)                 \
-    X(I64, 8, WEIR_I32)                 \
+    X(I64, 8, WEIR_I64)                 \
     X(BOOL, 1, WEIR_U8)                 \
-    X(I8, 1, WEIR_DTYPE_NONE)           \
+    X(I8, 1, WEIR_I8)                   \
     X(F8_E5M2, 1, WEIR_DTYPE_NONE)      \
     X(F8_E4M3, 1, WEIR_DTYPE_NONE)      \
     X(I16, 2, WEIR_DTYPE_NONE)          \

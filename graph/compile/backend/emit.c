@@ -11,6 +11,7 @@
 #include "graph/plan/prove/turns.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
+#include "kernels/optim/optim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +185,8 @@ static plan_range emit_ports(emission *e, int g)
 /* An update whose states wait on a disk is another op (budget/offload.h); its states are named for the one that it was. */
 static const char *name_before(const weir_op *op)
 {
-    return op == &op_adamw_moved ? op_adamw.name : op == &op_sgd_moved ? op_sgd.name : op->name;
+    const weir_op *update = optim_unmoved(op);
+    return update ? update->name : op->name;
 }
 
 /* "h0/q/weight:adamw.m", after the parameter that the op updates or else after its application. */

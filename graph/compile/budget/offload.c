@@ -102,12 +102,12 @@ bool offload_copy(compile *c, const ir_graph *ir, int t, const ir_node *of, int 
 
 int offload_states(const ir_node *node)
 {
-    if (node->op == &op_adamw)
-        return 2;
-    return node->op == &op_sgd && node->op->states && ((const struct optim_attrs *)node->attrs)->momentum != 0;
+    const weir_op *moved = offload_update(node->op);
+    const bool plain = node->op == &op_sgd && ((const struct optim_attrs *)node->attrs)->momentum == 0;
+    return moved && !plain ? moved->out_count - 1 : 0;
 }
 
 const weir_op *offload_update(const weir_op *op)
 {
-    return op == &op_adamw ? &op_adamw_moved : op == &op_sgd ? &op_sgd_moved : NULL;
+    return optim_moved(op);
 }

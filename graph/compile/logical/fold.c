@@ -40,8 +40,10 @@ static const ir_node *cast_to(const folding *f, int tensor)
 /* Whether every value of `from` is one of `to`. */
 static bool holds(weir_dtype to, weir_dtype from)
 {
-    if (from == WEIR_U8)
-        return to == WEIR_I32 || to == WEIR_F32;
+    if (from == WEIR_U8 || from == WEIR_I8)
+        return to == WEIR_I32 || to == WEIR_I64 || to == WEIR_F32;
+    if (from == WEIR_I32)
+        return to == WEIR_I64;
     return to == WEIR_F32 && (from == WEIR_BF16 || from == WEIR_F16);
 }
 

@@ -27,6 +27,8 @@ typedef struct scaling {
     const graph_node *seed;
     const char *prefix;            /* of the training program's names */
     int scale;                     /* ir tensor: the state */
+    int clip;                      /* the factor that clipping would have made; 0 before its node is met */
+    int factor;                    /* takes its place: the one that undoes the scale; 0 before it is there */
     POOL_LIST(ir_node) order;      /* the nodes, with those that are new */
     int added;
 } scaling;
@@ -103,9 +105,10 @@ static const char *name_new(scaling *x, const char *what)
 
 /* ---- the sum of squares, where there is no clipping ---- */
 
-static bool updates_parameter(const scaling *x, const ir_node *node)
+/* A node that takes the gradient of a parameter, which is its input 0, into the parameter or into means: an update, or lamb. */
+static bool takes_gradient(const scaling *x, const ir_node *node)
 {
-    return node->updates >= 0 && node->program == x->seed->program && (node->op == &op_sgd || node->op == &op_adamw);
+    return node->program == x->seed->program && (optim_moved(node->op) || node->op == &op_lamb);
 }
 
 typedef struct scalars {
@@ -129,7 +132,7 @@ static int mesh_squares(scaling *x, const ir_node *first, const weir_mesh *mesh)
     scalars squares = {.count = 0};
     weir_mesh *where = (weir_mesh *)mesh;
     for (const ir_node *n = first; n < x->c->ir.node + x->c->ir.node_count; n++)
-        if (updates_parameter(x, n) && mesh_equal(n->mesh, mesh)) {
+        if (takes_gradient(x, n) && mesh_equal(n->mesh, mesh)) {
             int square = node_new(x, &op_square_sum, where, name_new(x, "square_sum"), squares_type, NULL, n->in, 1);
             scalars_add(x, &squares, square, where);
         }
@@ -141,9 +144,9 @@ static int all_squares(scaling *x, const ir_node *first)
 {
     scalars sums = {.count = 0};
     for (const ir_node *n = first; n < x->c->ir.node + x->c->ir.node_count; n++) {
-        bool seen = !updates_parameter(x, n);
+        bool seen = !takes_gradient(x, n);
         for (const ir_node *m = first; m < n && !seen; m++)
-            seen = updates_parameter(x, m) && mesh_equal(m->mesh, n->mesh);
+            seen = takes_gradient(x, m) && mesh_equal(m->mesh, n->mesh);
         if (!seen)
             scalars_add(x, &sums, mesh_squares(x, first, n->mesh), x->seed->mesh);
     }
@@ -185,23 +188,56 @@ static int decide(scaling *x, int squares, int count, double max_norm)
     return node->out[1];
 }
 
-/* Puts the node into the order; of clipping the scale takes the place. `factor`: the tensor that updates are scaled by,
- * 0 before it is there. */
-static void take(scaling *x, ir_node *node, int *factor)
+/* The node reads the factor in place of what clipping made. */
+static void take_factor(scaling *x, ir_node *node, int clip, int factor)
+{
+    int in[WEIR_ARGS_MAX];
+    bool reads = false;
+    for (int i = 0; i < node->in_count; i++) {
+        reads |= clip && node->in[i] == clip;
+        in[i] = clip && node->in[i] == clip ? factor : node->in[i];
+    }
+    if (reads)
+        inputs_set(x, node, in, node->in_count);
+}
+
+/* Whether the gradient has a factor; it is the scalar behind it, and lamb's last input is the parameter. */
+static bool has_factor(const scaling *x, const ir_node *node)
+{
+    const int given = node->in_count - (node->op == &op_lamb);
+    return given > 1 && !x->c->ir.tensors.item[node->in[1]].type.shape.rank;
+}
+
+/* A gradient without a factor gets one. */
+static void give_factor(scaling *x, ir_node *node, int factor)
+{
+    int in[WEIR_ARGS_MAX] = {node->in[0], factor};
+    if (has_factor(x, node))
+        return;
+    for (int i = 1; i < node->in_count; i++)
+        in[i + 1] = node->in[i];
+    inputs_set(x, node, in, node->in_count + 1);
+}
+
+/* Puts the node into the order; of clipping the scale takes the place. */
+static void take(scaling *x, ir_node *node)
 {
     bool trains = node->program == x->seed->program && node->phase != PLAN_FORWARD;
     if (trains && node->op == &op_clip_scale) {
-        *factor = decide(x, node->in[0], node->in_count > 1 ? node->in[1] : 0,
-                         ((const struct clip_attrs *)node->attrs)->max_norm);
+        x->clip = node->out[0];
+        x->factor = decide(x, node->in[0], node->in_count > 1 ? node->in[1] : 0,
+                           ((const struct clip_attrs *)node->attrs)->max_norm);
         x->c->ir.tensors.item[node->out[0]].node = NONE;
         return;
     }
     if (trains && node->op == &op_grad_seed)
         inputs_set(x, node, (int[]){node->in[0], x->scale}, 2);
-    if (updates_parameter(x, node)) {
-        if (!*factor)
-            *factor = decide(x, all_squares(x, node), 0, 0);
-        inputs_set(x, node, (int[]){node->in[0], *factor}, 2);
+    if (trains)
+        take_factor(x, node, x->clip, x->factor);
+    if (takes_gradient(x, node)) {
+        if (!x->factor)
+            x->factor = decide(x, all_squares(x, node), 0, 0);
+        give_factor(x, node, x->factor);
     }
     ir_node *to = POOL_PUSH(&x->c->pool, &x->order);
     if (to)
@@ -219,13 +255,12 @@ static const graph_node *find_seed(const compile *c)
 bool pass_scale(compile *c)
 {
     scaling x = {.c = c, .seed = c->opts.precision == WEIR_F16 ? find_seed(c) : NULL};
-    int factor = 0;
     if (!x.seed)
         return true;
     x.prefix = x.seed->in_graph->programs.item[x.seed->program].prefix;
     state_new(&x);
     for (int n = 0; n < c->ir.node_count && !c->pool.failed; n++)
-        take(&x, &c->ir.node[n], &factor);
+        take(&x, &c->ir.node[n]);
     if (!c->pool.failed)
         ir_renumber(c, x.order.item, x.order.count);
     return ir_had_memory(c);

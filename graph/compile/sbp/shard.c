@@ -178,8 +178,11 @@ static bool allowed(const compile *c, const ir_node *node, const weir_signature 
     }
     for (int i = 0; i < node->in_count; i++) {
         const ir_tensor *t = &c->ir.tensors.item[node->in[i]];
-        if (t->origin && t->origin->zero[axis] && s->in[i] != WEIR_B)
+        const bool late = node->phase == PLAN_UPDATE;
+        if (t->origin && t->origin->zero[axis] && s->in[i] != WEIR_B && !late)
             return false;
+        if (late && t->node < 0 && t->sbp[axis] != WEIR_AUTO && t->sbp[axis] != s->in[i])
+            return false; /* a conversion could come after the update, and find the next step's value */
     }
     if (node->updates < 0)
         return true;
@@ -222,6 +225,13 @@ static void settle_parameters(compile *c, const ir_node *node, int axis)
     }
 }
 
+/* An average that the user left open lies as its parameter does. */
+static void settle_average(compile *c, const ir_node *node, int axis)
+{
+    if (node->op == &op_ema && c->ir.tensors.item[node->updates].sbp[axis] == WEIR_AUTO)
+        c->ir.tensors.item[node->updates].sbp[axis] = c->ir.tensors.item[node->in[0]].sbp[axis];
+}
+
 static bool refuse(const ir_node *node, int axis)
 {
     error_set(WEIR_E_GRAPH, "%s:%d: %s: no layout that the op supports on mesh axis %d agrees with what is fixed for \"%s\" (.sbp of its "
@@ -250,6 +260,7 @@ static bool axis_greedy(sharding *x, int program, int axis)
         ir_node *node = &x->c->ir.node[n];
         if (!concerns(node, program, axis))
             continue;
+        settle_average(x->c, node, axis);
         choose(x, node, axis);
         if (node->choice[axis] < 0)
             return refuse(node, axis);

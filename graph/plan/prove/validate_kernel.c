@@ -6,6 +6,7 @@
  * start; anything else is a mistake in the plan, whatever the bytes are.
  */
 #include "graph/base/base.h"
+#include "graph/base/dtype.h"
 #include "graph/base/names.h"
 #include "graph/plan/prove/validate.h"
 
@@ -377,7 +378,7 @@ bool validate_start_value(uint32_t kind, double value, uint32_t dtype)
 {
     if (kind != WEIR_INIT_VALUE || weir_dtype_real((weir_dtype)dtype))
         return true;
-    return dtype == WEIR_I32 ? value >= INT32_MIN && value <= INT32_MAX : value >= 0 && value <= UINT8_MAX;
+    return value >= dtype_least((weir_dtype)dtype) && value < dtype_end((weir_dtype)dtype);
 }
 
 static bool validate_init(const weir_plan *plan, uint32_t i)

@@ -5,6 +5,7 @@
  * was saved.
  */
 #define _GNU_SOURCE
+#include "graph/base/dtype.h"
 #include "actors/keep/format/index.h"
 #include "actors/keep/save.h"
 #include "tests/support/folder.h"
@@ -46,18 +47,14 @@ static void *fill(weir_dtype dtype, int tensor, int slot, const weir_shape *shap
                   const weir_shape *box)
 {
     int64_t count = weir_shape_count(box);
-    unsigned char *data = malloc((size_t)count * 4 + 1);
+    unsigned char *data = malloc((size_t)count * weir_dtype_bytes(dtype) + 1);
     cr_assert(data);
     for (int64_t i = 0; i < count; i++) {
-        float value = value_at(tensor, slot, index_in(shape, start, box, i));
-        if (dtype == WEIR_F32)
-            ((float *)(void *)data)[i] = value;
-        else if (dtype == WEIR_I32)
-            ((int32_t *)(void *)data)[i] = (int32_t)value;
-        else if (dtype != WEIR_U8)
-            weir_from_f32(&value, 1, dtype, data + 2 * i);
-        else
+        const float value = value_at(tensor, slot, index_in(shape, start, box, i));
+        if (weir_dtype_bytes(dtype) == 1)
             data[i] = (unsigned char)(int)value;
+        else
+            dtype_set(dtype, data, i, (double)value);
     }
     return data;
 }

@@ -205,10 +205,24 @@ Test(safetensors, wide_numbers_are_read_when_they_fit)
         cr_expect_eq(got[i], (float)f64[i]);
     cr_expect_eq(read_as("F64", &large, 8, 1, &to), WEIR_E_IO);
     cr_expect(strstr(weir_error(), "tensor a: has a value of F64 that f32 cannot hold"), "%s", weir_error());
-    to = (weir_array){.data = whole};
+    to = (weir_array){.data = whole, .dtype = WEIR_I32};
     cr_assert(read_as("I64", i64, sizeof i64, 3, &to) == WEIR_OK, "%s", weir_error());
     cr_expect(whole[0] == INT32_MIN && whole[1] == INT32_MAX && whole[2] == 7);
     cr_expect_eq(read_as("I64", &huge, 8, 1, &to), WEIR_E_IO);
+    cr_expect(strstr(weir_error(), "tensor a: has a value of I64 that i32 cannot hold"), "%s", weir_error());
+}
+
+Test(safetensors, integers_are_read_as_they_are)
+{
+    const int64_t i64[] = {INT64_MIN, INT64_MAX, -7};
+    const int8_t i8[] = {-128, 127, -1};
+    char got[sizeof i64];
+    weir_array to = {.data = got};
+    cr_assert(read_as("I64", i64, sizeof i64, 3, &to) == WEIR_OK, "%s", weir_error());
+    cr_expect(to.dtype == WEIR_I64 && !memcmp(got, i64, sizeof i64));
+    to = (weir_array){.data = got};
+    cr_assert(read_as("I8", i8, sizeof i8, 3, &to) == WEIR_OK, "%s", weir_error());
+    cr_expect(to.dtype == WEIR_I8 && !memcmp(got, i8, sizeof i8));
 }
 
 Test(safetensors, types_that_are_not_read_are_listed)

@@ -216,6 +216,12 @@ static weir_status call(const weir_kernel_args *args)
     X(matmul, matmul, weir_matmul_at(x, x, o))                              \
     X(linear, linear, weir_linear_at(x, 4, o))                              \
     X(linear_with, op, weir_linear_with_at(x, x, NULL, o))                  \
+    X(conv, conv, weir_conv_at(x, 4, o))                                    \
+    X(conv_with, conv_with, weir_conv_with_at(x, x, NULL, o))               \
+    X(conv_transpose_with, conv_with, weir_conv_transpose_with_at(x, x, NULL, o)) \
+    X(max_pool, pool, weir_max_pool_at(x, o))                               \
+    X(average_pool, pool, weir_average_pool_at(x, o))                       \
+    X(lrn, lrn, weir_lrn_at(x, 3, o))                                       \
     X(softmax, op, weir_softmax_at(x, o))                                   \
     X(layernorm, norm, weir_layernorm_at(x, o))                             \
     X(rmsnorm, norm, weir_rmsnorm_at(x, o))                                 \
@@ -232,6 +238,9 @@ static weir_status call(const weir_kernel_args *args)
     X(reshape, dims, weir_reshape_at(x, o))                                 \
     X(transpose, dims, weir_transpose_at(x, o))                             \
     X(slice, slice, weir_slice_at(x, 0, 0, 1, o))                           \
+    X(one_hot, op, weir_one_hot_at(ids, 4, 0, o))                           \
+    X(cumsum, cumsum, weir_cumsum_at(x, 0, o))                              \
+    X(top_k, top_k, weir_top_k_at(x, 2, 0, NULL, o))                        \
     X(pad, pad, weir_pad_at(x, o))                                          \
     X(resize, resize, weir_resize_at(x, (o->dims[0] = 4, o)))               \
     X(gather, op, weir_gather_at(x, ids, 0, o))                             \

@@ -113,6 +113,7 @@ Test(op_check, ops_of_backward_passes_and_clipping_pass)
 {
     PASSES(&op_clip_scale, .attrs = (double[1]){0.5}, .inputs = {WEIR_ARRAY(positive(2), WEIR_F32, 2)});
     PASSES(&op_square_sum, .inputs = {F32(5, 7)});
+    PASSES(&op_lamb, .attrs = &(double[9]){1, 0, 0, 0.9, 0.99, 0.1, 0.1, 0, 0}, .inputs = {F32(5, 7), F32(5, 7)});
     PASSES(&op_embedding_grad, .attrs = (int64_t[1]){10}, .inputs = {I32(5, 3), F32(5, 3, 7)});
     PASSES(&op_sum_to, .attrs = &(shape_attrs){{2, 1}, 2}, .inputs = {F32(5, 2, 7)});
 }

@@ -121,7 +121,7 @@ static weir_tensor *as(weir_tensor *x, weir_dtype dtype)
 
 static weir_tensor *function(drawing *d, weir_tensor *x)
 {
-    switch (draw(d, 9)) {
+    switch (draw(d, 14)) {
     case 0: return weir_neg(x);
     case 1: return weir_exp(weir_tanh(x));
     case 2: return weir_log(weir_affine(weir_sigmoid(x), 1, .shift = 0.5));
@@ -130,18 +130,25 @@ static weir_tensor *function(drawing *d, weir_tensor *x)
     case 5: return weir_sigmoid(x);
     case 6: return weir_relu(x);
     case 7: return weir_gelu(x);
+    case 8: return weir_abs(weir_sin(x));
+    case 9: return weir_cos(weir_softplus(x));
+    case 10: return weir_gelu_erf(weir_erf(x));
+    case 11: return weir_reciprocal(weir_affine(weir_sigmoid(x), 1, .shift = 0.5));
+    case 12: return weir_add(x, weir_sub(weir_sign(weir_floor(x)), weir_round(weir_ceil(x))));
     default: return weir_silu(x);
     }
 }
 
 static weir_tensor *pair(drawing *d, weir_tensor *x, weir_dtype dtype)
 {
-    switch (draw(d, 6)) {
+    switch (draw(d, 8)) {
     case 0: return weir_add(x, some(d, dtype));
     case 1: return weir_sub(some(d, dtype), x);
     case 2: return weir_mul(x, weir_tanh(some(d, dtype)));
     case 3: return weir_div(x, weir_affine(weir_sigmoid(some(d, dtype)), 1, .shift = 1));
     case 4: return weir_mul(as(d->column, dtype), x);
+    case 5: return weir_min2(x, weir_max2(some(d, dtype), weir_neg(x)));
+    case 6: return weir_pow(weir_affine(weir_sigmoid(x), 1, .shift = 0.5), weir_tanh(some(d, dtype)));
     default: return weir_add(x, as(draw(d, 2) ? d->line : d->bias, dtype));
     }
 }

@@ -106,7 +106,7 @@ static const fault faults[] = {
     {AT(tensors), 3, "home", 0, PLAN_IN_STATE, "tensors[3]: not in the range of its owner"},
     {AT(tensors), 3, "owner", 0, 99, "tensors[3].owner: 99 of 8"},
     {AT(tensors), 3, "owner", 0, 4, "tensors[3]: not in the range of its owner"},
-    {AT(tensors), 3, "dtype", 0, WEIR_DTYPES, "tensors[3].dtype: 6 of 6"},
+    {AT(tensors), 3, "dtype", 0, WEIR_DTYPES, "tensors[3].dtype: 8 of 8"},
     {AT(tensors), 3, "dtype", 0, 0, "tensors[3].dtype: none"},
     {AT(tensors), 3, "rank", 0, 7, "tensors[3].rank: 7 of 7"},
     {AT(tensors), 3, "offset", 0, 64, "tensors[3].offset: 1024 bytes at 64, of 1024"},

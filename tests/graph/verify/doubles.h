@@ -56,6 +56,11 @@ static inline field_value field_div(field_value a, field_value b)
     return field_real(a.of[0] / b.of[0]);
 }
 
+static inline field_value field_still(field_value a)
+{
+    return a;
+}
+
 static inline field_value field_inverse(field_value a)
 {
     return field_real(1 / a.of[0]);
@@ -116,6 +121,46 @@ static inline double double_silu_slope(double x)
     return s + x * s * (1 - s);
 }
 
+static inline double double_sign(double x)
+{
+    return (x > 0) - (x < 0);
+}
+
+static inline double double_is_nan(double x)
+{
+    return isnan(x);
+}
+
+static inline double double_cos_slope(double x)
+{
+    return -sin(x);
+}
+
+static inline double double_erf_slope(double x)
+{
+    return 2 / sqrt(M_PI) * exp(-x * x);
+}
+
+static inline double double_normal(double x)
+{
+    return erfc(-x * M_SQRT1_2) / 2;
+}
+
+static inline double double_gelu_erf(double x)
+{
+    return x * double_normal(x);
+}
+
+static inline double double_gelu_erf_slope(double x)
+{
+    return double_normal(x) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
+}
+
+static inline double double_softplus(double x)
+{
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
 static inline double double_rsqrt(double x)
 {
     return 1 / sqrt(x);
@@ -124,6 +169,11 @@ static inline double double_rsqrt(double x)
 static inline double double_clip(double x)
 {
     return fmin(1, x);
+}
+
+static inline double double_lion(double x)
+{
+    return (double)((x > 0) - (x < 0));
 }
 
 /* The slopes of sqrt, tanh and sigmoid are functions of the result. */
@@ -149,10 +199,13 @@ static inline field_value field_oracle_of(uint64_t seed, const char *function, f
         const char *name;
         double (*of)(double);
     } functions[] = {
-        {"exp", exp}, {"log", log}, {"sqrt", sqrt}, {"rsqrt", double_rsqrt}, {"clip", double_clip}, {"tanh", tanh},
-        {"sigmoid", double_sigmoid}, {"gelu", double_gelu}, {"silu", double_silu}, {"sqrt'", double_sqrt_slope},
+        {"exp", exp}, {"log", log}, {"sqrt", sqrt}, {"rsqrt", double_rsqrt}, {"clip", double_clip}, {"lion", double_lion},
+        {"tanh", tanh}, {"sigmoid", double_sigmoid}, {"gelu", double_gelu}, {"silu", double_silu}, {"sqrt'", double_sqrt_slope},
         {"tanh'", double_tanh_slope}, {"sigmoid'", double_sigmoid_slope}, {"gelu'", double_gelu_slope},
-        {"silu'", double_silu_slope},
+        {"silu'", double_silu_slope}, {"abs", fabs}, {"abs'", double_sign}, {"sin", sin}, {"sin'", cos}, {"cos", cos},
+        {"cos'", double_cos_slope}, {"erf", erf}, {"erf'", double_erf_slope}, {"gelu_erf", double_gelu_erf},
+        {"gelu_erf'", double_gelu_erf_slope}, {"softplus", double_softplus}, {"softplus'", double_sigmoid},
+        {"is_nan", double_is_nan}, {"floor", floor}, {"ceil", ceil}, {"round", rint}, {"sign", double_sign},
     };
     (void)seed;
     for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
@@ -173,9 +226,26 @@ static inline field_value field_unlog(uint64_t seed, field_value log)
     return field_real(exp(log.of[0]));
 }
 
-/* Several arguments have no function here: only the oracle of an op without a rule has several. */
+static inline double double_pow_da(double a, double b)
+{
+    return b == 0 ? 0 : b * pow(a, b - 1);
+}
+
+static inline double double_pow_db(double a, double b)
+{
+    return a == 0 && b >= 0 ? 0 : pow(a, b) * log(a);
+}
+
+/* Other functions of several arguments do not exist here: only the oracle of an op without a rule has several. */
 static inline field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count)
 {
+    static const struct {
+        const char *name;
+        double (*of)(double, double);
+    } functions[] = {{"pow", pow}, {"pow_da", double_pow_da}, {"pow_db", double_pow_db}};
+    for (size_t f = 0; count == 2 && f < sizeof functions / sizeof *functions; f++)
+        if (!strcmp(functions[f].name, function))
+            return field_real(functions[f].of(arguments[0].of[0], arguments[1].of[0]));
     return count == 1 ? field_oracle_of(seed, function, *arguments) : field_real(NAN);
 }
 
@@ -219,6 +289,7 @@ static inline field_value field_from_exact(weir_exact a)
 #define rule_real double_rule_real
 #define rules_core double_rules_core
 #define rules_product double_rules_product
+#define rules_conv double_rules_conv
 #define rules_element double_rules_element
 #define rules_model double_rules_model
 #define rules_loss double_rules_loss

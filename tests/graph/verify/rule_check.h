@@ -80,8 +80,8 @@ static inline weir_shape check_shape(rule_check *c, int rank_least, int rank_mos
 
 static inline weir_dtype check_dtype(rule_check *c)
 {
-    const weir_dtype dtypes[] = {WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16};
-    return dtypes[check_from(c, 0, 4)];
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_I32, WEIR_U8, WEIR_F16, WEIR_BF16, WEIR_I64, WEIR_I8};
+    return dtypes[check_from(c, 0, 6)];
 }
 
 /* A shape that broadcasts to `large`: without its first dimensions, and 1 in others. */

@@ -451,8 +451,11 @@ static int verdicts_of(const fault *kind, const stand *on, int *wrong_verdicts)
     const uint32_t k = kind->make(wrong, 0);
     int asked = 0;
     if (k != NOTHING && kind->is == VALUE && !plan_validate(wrong) && !weir_plan_check(wrong) && matters(kind, on, wrong))
-        for (uint64_t seed = 0; seed < SEEDS; seed++, asked++)
-            *wrong_verdicts += weir_plan_verify(on->graph, wrong, .seed = seed, .rounds = 1) != WEIR_E_WRONG;
+        for (uint64_t seed = 0; seed < SEEDS; seed++, asked++) {
+            const bool passes = weir_plan_verify(on->graph, wrong, .seed = seed, .rounds = 1) != WEIR_E_WRONG;
+            *wrong_verdicts += passes;
+            cr_expect(!passes, "seed %d: %s in plan %s passes", (int)seed, kind->name, on->graph->name);
+        }
     weir_plan_free(wrong);
     return asked;
 }
@@ -462,8 +465,11 @@ Test(mutants, no_seed_changes_a_verdict)
     int asked = 0, other = 0;
     stands_make();
     for (int s = 0; s < stand_count; s += FULL(1, 3))
-        for (uint64_t seed = 0; seed < SEEDS; seed++, asked++)
-            other += weir_plan_verify(stands[s].graph, stands[s].plan, .seed = seed, .rounds = 1) != WEIR_OK;
+        for (uint64_t seed = 0; seed < SEEDS; seed++, asked++) {
+            const bool right = weir_plan_verify(stands[s].graph, stands[s].plan, .seed = seed, .rounds = 1) == WEIR_OK;
+            other += !right;
+            cr_expect(right, "seed %d: plan %d of %s: %s", (int)seed, s, stands[s].graph->name, weir_error());
+        }
     for (int s = 0; s < stand_count && !stands[s].of_edges; s++)
         for (int i = s % 3; i < KINDS; i += FULL(1, 24))
             asked += verdicts_of(&kinds[i], &stands[s], &other);

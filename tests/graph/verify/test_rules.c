@@ -2,6 +2,8 @@
  * test_rules_element.c and test_rules_model.c. */
 #include "tests/graph/verify/rule_check.h"
 
+#include "kernels/conv/window.h"
+
 #include "kernels/fused/fused.h"
 
 TestSuite(rules, .timeout = 60);
@@ -565,18 +567,128 @@ Test(rules, a_product_computes_what_its_kernel_computes)
     CHECK_TABLE(rules_product, product_cases, check_run);
 }
 
+/* ---- convolutions and pools ---- */
+
+/* A window over `dims` dimensions, with pads less than it spans; as attributes too. Returns the shape of the large side. */
+static weir_shape make_window(rule_check *c, int dims, window_attrs *w)
+{
+    weir_shape large = {2 + dims, {check_from(c, 0, 2), 1}};
+    *w = (window_attrs){0};
+    for (int d = 0; d < dims; d++) {
+        w->kernel[d] = check_from(c, 1, 3);
+        w->stride[d] = check_from(c, 1, 3);
+        w->dilation[d] = check_from(c, 1, 2);
+        const int64_t span = w->dilation[d] * (w->kernel[d] - 1) + 1;
+        w->pad[d] = check_from(c, 0, (span - 1) / 2);
+        w->pad_end[d] = check_from(c, 0, (span - 1) / 2);
+        large.dim[d + 2] = span + check_from(c, 0, 4);
+    }
+    for (int d = 0; d < WINDOW_DIMS; d++) {
+        check_int(c, "kernel", d, w->kernel[d]);
+        check_int(c, "stride", d, w->stride[d]);
+        check_int(c, "dilation", d, w->dilation[d]);
+        check_int(c, "pad", d, w->pad[d]);
+        check_int(c, "pad_end", d, w->pad_end[d]);
+    }
+    return large;
+}
+
+static weir_shape small_side(weir_shape large, const window_attrs *w, int64_t channels)
+{
+    for (int d = 0; d + 2 < large.rank; d++)
+        large.dim[d + 2] = (large.dim[d + 2] + w->pad[d] + w->pad_end[d] - w->dilation[d] * (w->kernel[d] - 1) - 1) / w->stride[d] + 1;
+    large.dim[1] = channels;
+    return large;
+}
+
+/* The two sides and the weight of a convolution. */
+static void make_sides(rule_check *c, weir_shape *large, weir_shape *small, weir_shape *weight)
+{
+    window_attrs w;
+    *large = make_window(c, (int)check_from(c, 1, 3), &w);
+    const int64_t groups = check_from(c, 1, 3), ins = check_from(c, 1, 3), outs = check_from(c, 1, 3);
+    large->dim[1] = groups * ins;
+    *small = small_side(*large, &w, groups * outs);
+    *weight = (weir_shape){large->rank, {groups * outs, ins}};
+    memcpy(weight->dim + 2, w.kernel, (size_t)(large->rank - 2) * sizeof *weight->dim);
+    check_int(c, "groups", 0, groups);
+    for (int d = 0; d + 2 < large->rank && !strcmp(c->op->name, "conv_transpose"); d++)
+        check_int(c, "output_pad", d, large->dim[d + 2] + w.pad[d] + w.pad_end[d] - w.dilation[d] * (w.kernel[d] - 1) - 1 -
+                                          (small->dim[d + 2] - 1) * w.stride[d]);
+}
+
+static void make_conv(rule_check *c)
+{
+    weir_shape large, small, weight;
+    make_sides(c, &large, &small, &weight);
+    check_in(c, WEIR_F32, large);
+    check_in(c, WEIR_F32, weight);
+    if (check_coin(c))
+        check_in(c, WEIR_F32, SHAPE(small.dim[1]));
+    check_out(c, WEIR_F32, small);
+}
+
+static void make_conv_transpose(rule_check *c)
+{
+    weir_shape large, small, weight;
+    make_sides(c, &large, &small, &weight);
+    check_in(c, WEIR_F32, small);
+    check_in(c, WEIR_F32, weight);
+    if (check_coin(c))
+        check_in(c, WEIR_F32, SHAPE(large.dim[1]));
+    check_out(c, WEIR_F32, large);
+}
+
+static void make_conv_dw(rule_check *c)
+{
+    weir_shape large, small, weight;
+    make_sides(c, &large, &small, &weight);
+    c->accumulate = check_coin(c);
+    check_in(c, WEIR_F32, large);
+    check_in(c, WEIR_F32, small);
+    check_out(c, WEIR_F32, weight);
+}
+
+static void make_pool(rule_check *c)
+{
+    window_attrs w;
+    weir_shape large = make_window(c, (int)check_from(c, 1, 3), &w);
+    const bool back = strstr(c->op->name, "_grad");
+    large.dim[1] = check_from(c, 0, 2);
+    const weir_shape small = small_side(large, &w, large.dim[1]);
+    check_int(c, "count_pad", 0, check_coin(c));
+    for (int d = 0; d + 2 < large.rank; d++)
+        check_int(c, "size", d, large.dim[d + 2]);
+    if (strcmp(c->op->name, "average_pool_grad"))
+        check_in(c, WEIR_F32, large);
+    if (back)
+        check_in(c, WEIR_F32, small);
+    check_out(c, WEIR_F32, back ? large : small);
+}
+
+static const check_case conv_cases[] = {
+    {"conv", make_conv}, {"conv_transpose", make_conv_transpose}, {"conv_dw", make_conv_dw}, {"max_pool", make_pool},
+    {"max_pool_grad", make_pool}, {"average_pool", make_pool}, {"average_pool_grad", make_pool},
+};
+
+Test(rules, a_window_computes_what_its_kernel_computes)
+{
+    CHECK_TABLE(rules_conv, conv_cases, check_run);
+}
+
 /* ---- all tables ---- */
 
 Test(rules, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
 {
     CHECK_TABLE(rules_core, core_cases, check_shaken);
     CHECK_TABLE(rules_product, product_cases, check_shaken);
+    CHECK_TABLE(rules_conv, conv_cases, check_shaken);
 }
 
 /* Here, or in another suite. */
 Test(rules, each_table_is_held_against_kernels)
 {
-    const rule_entry *const held[] = {rules_core, rules_product, rules_element, rules_model, rules_loss, rules_update,
+    const rule_entry *const held[] = {rules_core, rules_product, rules_conv, rules_element, rules_model, rules_loss, rules_update,
                                       rules_index};
     cr_assert_eq(sizeof tables, sizeof held, "a table of rules has no cases here");
     for (size_t t = 0; t < sizeof held / sizeof *held; t++)

@@ -59,6 +59,84 @@ static void make_div(rule_check *c)
     check_fill(c, &c->in[1], 0.5, 2);
 }
 
+/* Of integers from -1 to 2, so that many are equal. */
+static void make_pair_of_few(rule_check *c)
+{
+    make_pair(c);
+    for (int k = 0; k < 2; k++)
+        check_fill(c, &c->in[k], -2, 3);
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < weir_shape_count(&c->in[k].shape); i++)
+            kernel_set(&c->in[k], i, floor(kernel_at(&c->in[k], i)));
+}
+
+static void make_power(rule_check *c)
+{
+    make_pair(c);
+    check_fill(c, &c->in[0], 0.1, 2);
+}
+
+/* The operands are of these dtypes, where make_pair() gives f32. */
+static void retype(rule_check *c, weir_view *view, weir_dtype dtype)
+{
+    const weir_view of = kernel_view_new((weir_type){dtype, view->shape}, 0);
+    check_fill(c, &of, 0, 3);
+    kernel_view_free(view);
+    *view = of;
+}
+
+static void make_test(rule_check *c)
+{
+    make_pair_of_few(c);
+    retype(c, &c->out[0], WEIR_U8);
+}
+
+static void make_bytes(rule_check *c)
+{
+    make_test(c);
+    retype(c, &c->in[0], WEIR_U8);
+    retype(c, &c->in[1], WEIR_U8);
+}
+
+static void make_truth(rule_check *c)
+{
+    make_function(c);
+    retype(c, &c->out[0], WEIR_U8);
+}
+
+static void make_not(rule_check *c)
+{
+    make_truth(c);
+    retype(c, &c->in[0], WEIR_U8);
+}
+
+static void make_masked(rule_check *c)
+{
+    make_pair(c);
+    retype(c, &c->in[0], WEIR_U8);
+    check_int(c, "inverted", 0, check_coin(c));
+}
+
+static void make_where(rule_check *c)
+{
+    make_pair(c);
+    retype(c, &c->in[0], WEIR_U8);
+    check_in(c, WEIR_F32, check_coin(c) ? c->out[0].shape : (weir_shape){0});
+}
+
+static void make_clip(rule_check *c)
+{
+    make_function(c);
+    check_real(c, "lo", check_coin(c) ? check_between(c, -1, 0) : -INFINITY);
+    check_real(c, "hi", check_coin(c) ? check_between(c, 0, 1) : INFINITY);
+}
+
+static void make_clip_grad(rule_check *c)
+{
+    make_clip(c);
+    check_in(c, WEIR_F32, c->in[0].shape);
+}
+
 static void make_add_many(rule_check *c)
 {
     const weir_dtype dtype = check_coin(c) ? WEIR_F32 : WEIR_I32;
@@ -261,8 +339,16 @@ static const check_case element_cases[] = {
     {"neg", make_function}, {"exp", make_function}, {"log", make_function_of_positive}, {"sqrt", make_function_of_positive},
     {"tanh", make_function}, {"sigmoid", make_function}, {"relu", make_function}, {"gelu", make_function},
     {"silu", make_function}, {"sqrt_grad", make_slope_of_positive}, {"tanh_grad", make_slope}, {"sigmoid_grad", make_slope},
+    {"abs", make_function}, {"sin", make_function}, {"cos", make_function}, {"erf", make_function}, {"gelu_erf", make_function},
+    {"softplus", make_function}, {"reciprocal", make_function_of_positive}, {"floor", make_function}, {"ceil", make_function},
+    {"round", make_function}, {"sign", make_function}, {"abs_grad", make_slope}, {"sin_grad", make_slope}, {"cos_grad", make_slope},
+    {"erf_grad", make_slope}, {"gelu_erf_grad", make_slope}, {"softplus_grad", make_slope}, {"reciprocal_grad", make_slope},
     {"relu_grad", make_relu_grad}, {"gelu_grad", make_slope}, {"silu_grad", make_slope}, {"add", make_pair},
-    {"sub", make_pair}, {"mul", make_pair}, {"div", make_div}, {"add_many", make_add_many}, {"affine", make_affine},
+    {"sub", make_pair}, {"mul", make_pair}, {"div", make_div},
+    {"min2", make_pair_of_few}, {"max2", make_pair_of_few}, {"pow", make_power}, {"pow_da", make_power}, {"pow_db", make_power},
+    {"equal", make_test}, {"less", make_test}, {"less_equal", make_test}, {"logical_and", make_bytes},
+    {"logical_or", make_bytes}, {"logical_xor", make_bytes}, {"logical_not", make_not}, {"is_nan", make_truth},
+    {"where", make_where}, {"masked", make_masked}, {"clip", make_clip}, {"clip_grad", make_clip_grad}, {"add_many", make_add_many}, {"affine", make_affine},
     {"cast", make_cast}, {"sum", make_sum}, {"mean", make_mean}, {"max", make_max}, {"max_grad", make_max_grad},
     {"sum_to", make_sum_to}, {"argmax", make_argmax}, {"softmax", make_softmax}, {"softmax_grad", make_softmax_grad},
     {"layernorm", make_norm}, {"layernorm_grad", make_norm_grad}, {"rmsnorm", make_norm}, {"rmsnorm_grad", make_norm_grad},

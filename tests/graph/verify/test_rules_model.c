@@ -275,7 +275,7 @@ static void make_update(rule_check *c)
     c->step = check_from(c, 0, 12);
 }
 
-/* gradient (, its scale), `moved` old states -> parameter, `moved` new states */
+/* gradient (, its scale) (, a factor of the rate), `moved` old states -> parameter, `moved` new states */
 static weir_shape make_moved(rule_check *c, int moved)
 {
     const weir_shape shape = check_shape(c, 0, 3);
@@ -283,6 +283,8 @@ static weir_shape make_moved(rule_check *c, int moved)
     check_in(c, WEIR_F32, shape);
     if (check_coin(c))
         check_in(c, WEIR_F32, SHAPE());
+    if (check_coin(c))
+        check_in(c, WEIR_F32, SHAPE(1));
     for (int s = 0; s < moved; s++)
         check_fill(c, check_in(c, WEIR_F32, shape), s ? 0 : -1, 1); /* the second is a mean of squares */
     for (int o = 0; o < 1 + moved; o++)
@@ -316,6 +318,68 @@ static void make_adamw_moved(rule_check *c)
     check_state(c, WEIR_I32, SHAPE());
 }
 
+static void make_one_state(rule_check *c)
+{
+    check_state(c, WEIR_F32, make_moved(c, 0));
+}
+
+static void make_adagrad(rule_check *c)
+{
+    check_fill(c, check_state(c, WEIR_F32, make_moved(c, 0)), 0, 1);
+}
+
+static void make_adagrad_moved(rule_check *c)
+{
+    make_moved(c, 1);
+    check_fill(c, &c->in[c->in_count - 1], 0, 1);
+}
+
+static void make_lamb(rule_check *c)
+{
+    const weir_shape shape = make_moved(c, 0);
+    check_in(c, WEIR_F32, shape);
+    check_state(c, WEIR_F32, shape);
+    check_fill(c, check_state(c, WEIR_F32, shape), 0, 1);
+    check_state(c, WEIR_I32, SHAPE());
+}
+
+static void make_lamb_apply(rule_check *c)
+{
+    const weir_shape shape = check_shape(c, 0, 3);
+    make_update(c);
+    check_in(c, WEIR_F32, shape);
+    for (int i = 0; i < 2; i++) {
+        const weir_view *squares = check_in(c, WEIR_F32, SHAPE(2));
+        kernel_set(squares, 0, check_between(c, 0.5, 4));
+        kernel_set(squares, 1, 0);
+    }
+    if (check_coin(c))
+        check_in(c, WEIR_F32, SHAPE(1));
+    check_out(c, WEIR_F32, shape);
+}
+
+static void make_schedule(rule_check *c)
+{
+    const int64_t warmup = check_from(c, 0, 4), hold = warmup + check_from(c, 0, 4);
+    check_real(c, "least", check_between(c, 0, 1));
+    check_int(c, "warmup", 0, warmup);
+    check_int(c, "hold", 0, hold);
+    check_int(c, "total", 0, check_coin(c) ? hold + check_from(c, 1, 5) : 0);
+    c->step = check_from(c, 0, 15);
+    if (check_coin(c))
+        check_in(c, WEIR_F32, SHAPE());
+    check_out(c, WEIR_F32, SHAPE(1));
+}
+
+static void make_ema(rule_check *c)
+{
+    const weir_shape shape = check_shape(c, 0, 3);
+    check_real(c, "decay", check_between(c, 0.5, 0.9));
+    check_in(c, WEIR_F32, shape);
+    check_out(c, WEIR_F32, shape);
+    check_set(check_state(c, WEIR_I32, SHAPE()), (double)check_from(c, 0, 20));
+}
+
 /* ---- the factor of gradients ---- */
 
 static void make_square_sum(rule_check *c)
@@ -345,6 +409,15 @@ static void make_clip_scale(rule_check *c)
     check_state(c, WEIR_I32, SHAPE());
 }
 
+static void make_clip_norm(rule_check *c)
+{
+    make_squares(c);
+    check_set(check_in(c, WEIR_F32, SHAPE()), check_between(c, 0.1, 3));
+    check_real(c, "max_norm", check_coin(c) ? 0 : check_between(c, 0.1, 3));
+    for (int o = 0; o < 2; o++)
+        check_out(c, WEIR_F32, SHAPE());
+}
+
 static void make_loss_scale(rule_check *c)
 {
     check_set(check_in(c, WEIR_F32, SHAPE()), ldexp(1, (int)check_from(c, -3, 26)));
@@ -361,7 +434,12 @@ static void make_loss_scale(rule_check *c)
 
 static const check_case update_cases[] = {
     {"sgd", make_sgd}, {"adamw", make_adamw}, {"sgd_moved", make_sgd_moved}, {"adamw_moved", make_adamw_moved},
-    {"square_sum", make_square_sum}, {"clip_scale", make_clip_scale}, {"loss_scale", make_loss_scale},
+    {"nesterov", make_one_state}, {"lion", make_one_state}, {"adagrad", make_adagrad}, {"adam", make_adamw},
+    {"nesterov_moved", make_sgd_moved}, {"lion_moved", make_sgd_moved}, {"adagrad_moved", make_adagrad_moved},
+    {"adam_moved", make_adamw_moved}, {"lamb", make_lamb}, {"lamb_apply", make_lamb_apply}, {"schedule", make_schedule},
+    {"ema", make_ema},
+    {"square_sum", make_square_sum}, {"clip_scale", make_clip_scale}, {"clip_norm", make_clip_norm},
+    {"loss_scale", make_loss_scale},
 };
 
 Test(rules_of_models, an_update_computes_what_its_kernel_computes)

@@ -55,6 +55,38 @@ Test(verify, a_gpt_is_right_in_every_layout_and_precision)
     }
 }
 
+/* Functions, pairs, comparisons, choices and integers, of which rows or columns are split, or a sum is in terms. */
+static weir_graph *choosing(weir_sbp x_lies, weir_sbp weight_lies)
+{
+    weir_graph *g = weir_graph_new("choosing");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-2")) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {7, 5}, .name = "x", .sbp = {x_lies}, .micro = true);
+        weir_tensor *id = weir_input(g, WEIR_I64, {7, 1}, .name = "id", .sbp = {x_lies == WEIR_S(0) ? x_lies : WEIR_B}, .micro = true);
+        weir_tensor *kind = weir_cast(weir_min2(weir_mul(id, id), weir_abs(id)), WEIR_F32);
+        weir_tensor *h = weir_linear(x, 6, .name = "up", .weight = {weight_lies});
+        weir_tensor *row = weir_param(g, WEIR_F32, {6}, .name = "row", .init = WEIR_NORMAL(1));
+        weir_tensor *near = weir_and(weir_less(h, row), weir_not(weir_equal(kind, row)));
+        weir_tensor *y = weir_where(near, weir_clip(h, .lo = -1, .hi = 2), weir_mul(weir_sin(row), weir_softplus(h)));
+        y = weir_add(weir_max2(y, weir_gelu_erf(h)), weir_pow(weir_exp(row), weir_reciprocal(weir_erf(h))));
+        weir_fetch(weir_where(weir_greater(id, weir_sign(id)), id, weir_neg(id)), .name = "chosen");
+        weir_train(weir_mean(weir_mul(weir_round(y), y)), weir_sgd(.lr = 0.1));
+    }
+    return graph_made(g);
+}
+
+Test(verify, choices_and_comparisons_are_right_in_every_layout)
+{
+    const weir_sbp x[] = {WEIR_B, WEIR_S(0), WEIR_S(1), WEIR_B, WEIR_AUTO};
+    const weir_sbp weight[] = {WEIR_B, WEIR_B, WEIR_S(0), WEIR_S(1), WEIR_AUTO};
+    for (int i = 0; i < 5; i++) {
+        weir_graph *g = choosing(x[i], weight[i]);
+        expect_right(g, weir_compile(g, .micro_batches = 1 + i % 2), "choosing");
+        expect_right(g, weir_compile(g, .precision = WEIR_BF16), "choosing in bf16");
+        cr_expect_eq(weir_gradients_verify(g, .seed = SEED), WEIR_OK, "%s", weir_error());
+        weir_graph_free(g);
+    }
+}
+
 /* Tensors without inputs, slices by steps and elements by index, over two axes of devices. */
 static weir_graph *indexed(weir_sbp first, weir_sbp second)
 {
@@ -71,6 +103,10 @@ static weir_graph *indexed(weir_sbp first, weir_sbp second)
         weir_tensor *picked = weir_gather(h, weir_slice(ids, 0, 0, 1), 1), *few = weir_gather_nd(w, weir_slice(ids, 1, 0, 2), 0);
         weir_tensor *lines = weir_gather_elements(weir_slice(h, 0, 0, 2), weir_reshape(ids, {2, 3, 1}), 1);
         picked = weir_add(weir_mean(weir_mul(picked, picked)), weir_add(weir_mean(few), weir_mean(lines)));
+        weir_tensor *places, *best = weir_top_k(h, 3, 1, &places, .smallest = true);
+        weir_fetch(weir_cumsum(places, 0), .name = "places");
+        weir_fetch(weir_one_hot(ids, 5, 1), .name = "hot");
+        picked = weir_add(picked, weir_mean(weir_cumsum(best, 2)));
         weir_tensor *sized = weir_resize(weir_pad(h, .before = {0, 2}, .value = 0.5), {6, 5, 8}, .mode = WEIR_RESIZE_LINEAR);
         sized = weir_pad(weir_resize(sized, {4, 5, 8}), .after = {1, 0, 2}, .mode = WEIR_PAD_REFLECT);
         picked = weir_add(picked, weir_mean(weir_mul(sized, sized)));

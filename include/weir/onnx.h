@@ -1,0 +1,82 @@
+/* weir/onnx.h: models from ONNX files (https://onnx.ai).
+ *
+ *     weir_graph *g = weir_graph_from_onnx("net.onnx", .shape = {{"image", {1, 3, 224, 224}}}, .fetch = true);
+ *     weir_plan *plan = weir_compile(g);
+ *     weir_session *s = weir_session_open(plan);
+ *     weir_session_write_values(s, g);                    // the parameters, as the file has them
+ *
+ * The graph is one as the DSL builds it. Its tensors have the file's names, so a program can go on from them: fetch others, add a
+ * loss, train, split it over devices, save it. Values of real numbers that the file stores as initializers are parameters; other
+ * constants are frozen parameters. Every size is known when the graph is built: shapes and all that is computed from shapes and
+ * constants is computed during the import.
+ *
+ * The line in an error of such a graph is the number of the node in the file, from 1: "net.onnx:12: matmul: inner sizes ...".
+ *
+ * Files are not trusted: with any content, a call returns a graph or an error that names the file and the node.
+ */
+#ifndef WEIR_ONNX_H
+#define WEIR_ONNX_H
+
+#include <weir/graph.h>
+#include <weir/session.h>
+
+WEIR_C_BEGIN
+
+#define WEIR_ONNX_NAMES_MAX 32
+
+/* The shape of an input. It replaces the file's, which may leave sizes open. */
+typedef struct weir_onnx_shape {
+    const char *name;
+    int64_t shape[WEIR_DIMS_MAX]; /* ends at the first 0; all 0: a scalar */
+} weir_onnx_shape;
+
+/* The value of an input that is known at import: shapes, axes and the like have to be. It is converted to the input's type. Borrowed
+ * for the call. */
+typedef struct weir_onnx_value {
+    const char *name;
+    const weir_array *value;
+    const char *file;             /* in place of `value`: a file with one tensor as ONNX stores it (.pb) */
+} weir_onnx_value;
+
+/* Input `in` of a step is output `out` of the step before; zeros in the first one. */
+typedef struct weir_onnx_state {
+    const char *in, *out;
+} weir_onnx_state;
+
+typedef struct weir_onnx_opts {
+    size_t size;
+    weir_src src;
+    const char *name;                             /* of the graph [the path] */
+    const char *devices;                          /* of its mesh, as for weir_mesh_new() ["cpu:0"] */
+    weir_onnx_shape shape[WEIR_ONNX_NAMES_MAX];   /* ends at the first without a name */
+    weir_onnx_value value[WEIR_ONNX_NAMES_MAX];
+    weir_onnx_state state[WEIR_ONNX_NAMES_MAX];
+    bool fetch;                                   /* fetch the model's outputs, by their names */
+} weir_onnx_opts;
+
+/* Builds a graph from the file at `path`. Inputs are weir_input()s that the program pushes. Owned by the caller. NULL and
+ * weir_error(): the file cannot be read (E_IO), is damaged, or has operators, types or sizes that weir does not have; the
+ * sentence lists all unknown operators at once. Any thread. */
+#define weir_graph_from_onnx(path, ...) weir_graph_from_onnx_at(path, WEIR_OPTS(weir_onnx_opts, __VA_ARGS__))
+weir_graph *weir_graph_from_onnx_at(const char *path, const weir_onnx_opts *opts);
+
+/* Returns the tensor with this name, or NULL and weir_error(), which names the most similar ones. Works for every graph. */
+weir_tensor *weir_graph_tensor(weir_graph *graph, const char *name);
+
+/* The value that a parameter has in the file that a graph was read from. */
+typedef struct weir_graph_value {
+    const char *name;
+    bool frozen;
+    weir_array value;      /* owned by the graph; not to be changed */
+} weir_graph_value;
+
+/* Returns the number of parameters that have a value, and writes the first `room` of them to `list` (may be NULL). A graph that was
+ * not read from a file has none. */
+int weir_graph_values(const weir_graph *graph, weir_graph_value *list, int room);
+
+/* Writes these values to the session's parameters, on all ranks, as weir_session_write() does. Values of parameters that the plan
+ * does not have are left out. */
+weir_status weir_session_write_values(weir_session *session, const weir_graph *graph);
+
+WEIR_C_END
+#endif
