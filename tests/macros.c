@@ -55,6 +55,8 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_add(weir_constant(g, WEIR_F32, {8, 2}, .name = "c", .value = 0.5), weir_range(g, WEIR_F32, 2, .start = 1, .step = 2));
     x = weir_add(weir_expand(x, {3, 8, 2}), weir_slice(x, 0, 7, 8, .name = "back", .step = -1));
     x = weir_gather(weir_gather_nd(x, x, 0, .name = "nd"), weir_gather_elements(x, x, 1), -1);
+    x = weir_one_hot(x, 4, -1, .name = "hot");
+    x = weir_add(weir_cumsum(x, -1, .exclusive = true), weir_top_k(x, 2, 0, y, .smallest = true));
     x = weir_resize(weir_pad(x, .before = {1, 2}, .after = {0, 1}, .mode = WEIR_PAD_EDGE), {4, 8}, .mode = WEIR_RESIZE_LINEAR);
     x = weir_mul(weir_min(x, .axes = {0}, .axis_count = 1), weir_prod(x));
     x = weir_embedding_with(weir_argmin(x), weir_cast(weir_argmax(x, .name = "most", .axis = 0, .keep = true), WEIR_F32));

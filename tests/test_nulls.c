@@ -80,6 +80,10 @@ BUILDER(argmax_along, weir_argmax(x[0], .axis = 0, .keep = true))
 BUILDER(argmax_last, weir_argmax_at(x[0], WEIR_OPTS(weir_op_opts)))
 BUILDER(pad, weir_pad(x[0], .before = {1}, .value = 2))
 BUILDER(resize, weir_resize(x[0], {2, 4}))
+BUILDER(one_hot, weir_one_hot(x[0], 4, -1))
+BUILDER(cumsum, weir_cumsum(x[0], 0))
+BUILDER(top_k, weir_top_k(x[0], 1, 0, NULL))
+BUILDER(top_k_smallest, weir_top_k(x[0], 1, 0, &x[1], .smallest = true))
 BUILDER(gather, weir_gather(x[0], x[1], 0))
 BUILDER(gather_nd, weir_gather_nd(x[0], x[1], 0))
 BUILDER(gather_elements, weir_gather_elements(x[0], x[1], 0))
@@ -127,8 +131,8 @@ static const struct builder builders[] = {
     TAKES(conv, 1, 0), TAKES(conv_with, 3, 4), TAKES(conv_transpose_with, 3, 4), TAKES(max_pool, 1, 0), TAKES(average_pool, 1, 0),
     TAKES(lrn, 1, 0),
     TAKES(gather, 2, 0), TAKES(gather_nd, 2, 0),
-    TAKES(gather_elements, 2, 0),
-    TAKES(pad, 1, 0), TAKES(resize, 1, 0),
+    TAKES(gather_elements, 2, 0), TAKES(pad, 1, 0), TAKES(resize, 1, 0), TAKES(one_hot, 1, 0), TAKES(cumsum, 1, 0), TAKES(top_k, 1, 0),
+    TAKES(top_k_smallest, 1, 0),
 };
 
 /* The graph does something, but for the mistake it is to have. */

@@ -418,6 +418,65 @@ static bool resize_of(const rule_call *call, bool grad)
     return true;
 }
 
+/* ---- lines along an axis ---- */
+
+static bool cumsum_rule(const rule_call *call)
+{
+    if (!index_operands(call, 1))
+        return false;
+    const rule_array *x = &call->in[0], *y = &call->out[0];
+    const int axis = index_axis(call, x->rank);
+    const bool exclusive = rule_int(call, "exclusive", 0), reverse = rule_int(call, "reverse", 0);
+    if (axis < 0 || !rule_same_shape(x, y))
+        return index_sizes_differ(call);
+    for (int64_t n = 0; n < y->count; n++) {
+        int64_t index[WEIR_DIMS_MAX] = {0};
+        rule_index(y, n, index);
+        const int64_t own = index[axis];
+        y->at[n] = field_int(0);
+        for (int64_t i = 0; i < x->shape[axis]; i++) {
+            index[axis] = i;
+            if (i == own ? !exclusive : reverse ? i > own : i < own)
+                y->at[n] = field_add(y->at[n], x->at[index_at(x, index)]);
+        }
+    }
+    return true;
+}
+
+/* Whether element a of the line comes before element b. */
+static bool comes_before(const rule_call *call, const rule_array *x, int64_t *index, int axis, int64_t a, int64_t b)
+{
+    index[axis] = a;
+    const field_value first = x->at[index_at(x, index)];
+    index[axis] = b;
+    const field_value second = x->at[index_at(x, index)];
+    return field_larger(call->seed, first, second) || (!field_larger(call->seed, second, first) && a < b);
+}
+
+/* Each element goes to the place that has as many elements before it. */
+static bool top_k_rule(const rule_call *call)
+{
+    if (!rule_has_operands(call, 1, 2))
+        return false;
+    const rule_array *x = &call->in[0], *values = &call->out[0], *indices = &call->out[1];
+    const int axis = index_axis(call, x->rank);
+    if (axis < 0 || !index_alike_but(x, values, axis) || !rule_same_shape(values, indices) || values->shape[axis] > x->shape[axis])
+        return index_sizes_differ(call);
+    for (int64_t n = 0; n < x->count; n++) {
+        int64_t index[WEIR_DIMS_MAX] = {0}, place = 0;
+        rule_index(x, n, index);
+        const int64_t own = index[axis];
+        for (int64_t i = 0; i < x->shape[axis]; i++)
+            place += i != own && comes_before(call, x, index, axis, i, own);
+        index[axis] = place;
+        if (place >= values->shape[axis])
+            continue;
+        values->at[index_at(values, index)] = x->at[n];
+        indices->at[index_at(indices, index)] = field_int(own);
+    }
+    return true;
+}
+
 #define INDEX_RULES(name)                                   \
     static bool name##_rule(const rule_call *call)          \
     {                                                       \
@@ -447,5 +506,7 @@ const rule_entry rules_index[] = {
     {"gather_elements_grad", gather_elements_grad_rule},
     {"resize", resize_rule},
     {"resize_grad", resize_grad_rule},
+    {"cumsum", cumsum_rule},
+    {"top_k", top_k_rule},
     {NULL, NULL},
 };

@@ -463,7 +463,7 @@ weir_tensor *weir_concat_at(int axis, const weir_concat_opts *opts);
 
 /* ---- by index ----
  *
- * Ids are i32. An id below 0 counts from the end: -1 is the last. The kernel fails if an id is not in -size .. size - 1 of the
+ * Ids are i32 or i64. An id below 0 counts from the end: -1 is the last. The kernel fails if an id is not in -size .. size - 1 of the
  * dimension that it indexes. Values may be of any dtype; gradients are sums in the order of the ids. */
 
 /* Slices of x along `axis` (may be negative), one for each id: x [a, n, b], ids [i, j], axis 1 -> [a, i, j, b]. */
@@ -478,6 +478,34 @@ weir_tensor *weir_gather_nd_at(weir_tensor *x, weir_tensor *ids, int batch_dims,
 #define weir_gather_elements(x, ids, axis, ...) \
     weir_gather_elements_at(x, ids, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_gather_elements_at(weir_tensor *x, weir_tensor *ids, int axis, const weir_op_opts *opts);
+
+/* ids [...], i32 or i64 -> f32 with one dimension more, `axis` (may be negative: -1 is the last one of the result), of `depth` elements:
+ * 1 at the id, 0 elsewhere. An id below 0 counts from the end; one out of range has no 1. */
+#define weir_one_hot(ids, depth, axis, ...) weir_one_hot_at(ids, depth, axis, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
+weir_tensor *weir_one_hot_at(weir_tensor *ids, int64_t depth, int axis, const weir_op_opts *opts);
+
+typedef struct weir_cumsum_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool exclusive; /* without the element itself */
+    bool reverse;   /* from the end */
+} weir_cumsum_opts;
+/* Sums of the elements up to each one along `axis` (may be negative): f32, f16, bf16, i32 or i64. Reals are added in double. */
+#define weir_cumsum(x, axis, ...) weir_cumsum_at(x, axis, WEIR_OPTS(weir_cumsum_opts, __VA_ARGS__))
+weir_tensor *weir_cumsum_at(weir_tensor *x, int axis, const weir_cumsum_opts *opts);
+
+typedef struct weir_top_k_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    bool smallest; /* rather than the largest */
+} weir_top_k_opts;
+/* The `count` largest elements along `axis` (may be negative), the largest first; of equals the one in front comes first, and NaN is
+ * larger than everything. Their indices (i32) go to *indices, unless that is NULL. */
+#define weir_top_k(x, count, axis, indices, ...) \
+    weir_top_k_at(x, count, axis, indices, WEIR_OPTS(weir_top_k_opts, __VA_ARGS__))
+weir_tensor *weir_top_k_at(weir_tensor *x, int64_t count, int axis, weir_tensor **indices, const weir_top_k_opts *opts);
 
 /* ---- borders and sizes ---- */
 enum { WEIR_PAD_CONSTANT, WEIR_PAD_EDGE, WEIR_PAD_REFLECT };

@@ -20,7 +20,7 @@
 #define OPS_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define OPS_INDEX(X) X(constant) X(range) X(slice_step) X(place_step) X(prod) X(prod_grad) \
     X(gather) X(gather_grad) X(gather_nd) X(gather_nd_grad) X(gather_elements) X(gather_elements_grad) \
-    X(resize) X(resize_grad)
+    X(resize) X(resize_grad) X(cumsum) X(top_k)
 #define OPS_RANDOM(X) X(dropout) X(dropout_grad)
 #define OPS_MATMUL(X)                                                                                          \
     X(matmul) X(linear) X(linear_by_row) X(linear_dw) X(linear_db) X(linear_gelu) X(matmul_gelu_grad)          \

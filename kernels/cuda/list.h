@@ -13,7 +13,7 @@
 #define CUDA_SHAPE(X) X(reshape) X(broadcast_to) X(transpose) X(slice) X(pad) X(concat) X(append)
 #define CUDA_INDEX(X) X(constant) X(range) X(slice_step) X(place_step) X(prod) X(prod_grad) \
     X(gather) X(gather_grad) X(gather_nd) X(gather_nd_grad) X(gather_elements) X(gather_elements_grad) \
-    X(resize) X(resize_grad)
+    X(resize) X(resize_grad) X(cumsum) X(top_k)
 #define CUDA_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
 #define CUDA_LOSS(X)                                                                                           \
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \

@@ -9,7 +9,8 @@
 
 static inline bool ids_are_right(const weir_type *ids, char *error, size_t error_bytes)
 {
-    return ids->dtype == WEIR_I32 || REFUSE("ids are %s, not i32", weir_dtype_name(ids->dtype));
+    return ids->dtype == WEIR_I32 || ids->dtype == WEIR_I64 ||
+           REFUSE("ids are %s, not i32 or i64", weir_dtype_name(ids->dtype));
 }
 
 static inline int64_t id_at(const weir_view *ids, int64_t at)

@@ -52,7 +52,7 @@ static weir_tensor *pad_axis(weir_tensor *x, int axis, const weir_pad_opts *opts
     return weir_concat_at(axis, &parts);
 }
 
-/* What is wrong with the border of a dimension; NULL: nothing. */
+/* Returns why a dimension cannot have this border; NULL: it can. */
 static const char *border_wrong(int64_t size, int64_t before, int64_t after, int mode)
 {
     if (before < 0 || after < 0)

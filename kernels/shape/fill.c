@@ -32,11 +32,11 @@ static bool dtype_is_one(int64_t dtype, char *error, size_t error_bytes)
     return true;
 }
 
-/* The integers that a dtype has. */
+/* The integers that a dtype has; of i64 those that a double has, too. */
 static void integers_of(weir_dtype dtype, double *least, double *most)
 {
-    *least = dtype == WEIR_U8 ? 0 : INT32_MIN;
-    *most = dtype == WEIR_U8 ? UINT8_MAX : INT32_MAX;
+    *least = dtype == WEIR_U8 ? 0 : dtype == WEIR_I8 ? INT8_MIN : dtype == WEIR_I64 ? -0x1p53 : INT32_MIN;
+    *most = dtype == WEIR_U8 ? UINT8_MAX : dtype == WEIR_I8 ? INT8_MAX : dtype == WEIR_I64 ? 0x1p53 : INT32_MAX;
 }
 
 static bool dtype_has(weir_dtype dtype, double value, char *error, size_t error_bytes)
@@ -107,6 +107,10 @@ static void put(const weir_view *out, int64_t at, double value)
         weir_from_f32(&real, 1, out->dtype, to);
     else if (out->dtype == WEIR_U8)
         *(uint8_t *)to = (uint8_t)value;
+    else if (out->dtype == WEIR_I8)
+        *(int8_t *)to = (int8_t)value;
+    else if (out->dtype == WEIR_I64)
+        *(int64_t *)to = (int64_t)value;
     else
         *(int32_t *)to = (int32_t)value;
 }

@@ -8,6 +8,8 @@ DEVICE void fill_store(__half *to, double x) { *to = __float2half_rn((float)x); 
 DEVICE void fill_store(__nv_bfloat16 *to, double x) { *to = __float2bfloat16_rn((float)x); }
 DEVICE void fill_store(int32_t *to, double x) { *to = (int32_t)x; }
 DEVICE void fill_store(uint8_t *to, double x) { *to = (uint8_t)x; }
+DEVICE void fill_store(int8_t *to, double x) { *to = (int8_t)x; }
+DEVICE void fill_store(int64_t *to, double x) { *to = (int64_t)x; }
 
 /* Element i is start + step i; of a constant the step is 0. */
 template <class T> struct fill_of {
@@ -35,6 +37,10 @@ static weir_status fill(const weir_kernel_args *args, double start, double step,
         fill_launch<int32_t>(args, start, step, first);
     else if (dtype == WEIR_U8)
         fill_launch<uint8_t>(args, start, step, first);
+    else if (dtype == WEIR_I8)
+        fill_launch<int8_t>(args, start, step, first);
+    else if (dtype == WEIR_I64)
+        fill_launch<int64_t>(args, start, step, first);
     else
         WITH_REAL(dtype, T, fill_launch<T>(args, start, step, first));
     return launched(args);

@@ -260,6 +260,22 @@ static weir_tensor *gather_elements_model(weir_graph *g)
 {
     return weir_gather_elements(param(g, "x", 6, 2, 0), some_ids(g, 3, 2), 0);
 }
+static weir_tensor *cumsum_model(weir_graph *g)
+{
+    return weir_cumsum(param(g, "x", 3, 4, 2), 1);
+}
+static weir_tensor *cumsum_back_model(weir_graph *g)
+{
+    return weir_cumsum(param(g, "x", 3, 4, 2), -1, .exclusive = true, .reverse = true);
+}
+static weir_tensor *top_k_model(weir_graph *g)
+{
+    return weir_top_k(param(g, "x", 3, 4, 2), 2, 1, NULL);
+}
+static weir_tensor *top_k_smallest_model(weir_graph *g)
+{
+    return weir_top_k(param(g, "x", 3, 4, 2), 3, 0, NULL, .smallest = true);
+}
 #define RESIZE_MODEL(name, ...)                                             \
     static weir_tensor *name(weir_graph *g)                                 \
     {                                                                       \
@@ -292,7 +308,8 @@ Test(gradients, of_shape_ops, .timeout = 120)
     const gradient_model models[] = {reshape_model, transpose_model, slice_model,
                                      slice_end_model, pad_model, concat_model, slice_step_model, reverse_model,
                                      expand_model, gather_model, gather_nd_model, gather_elements_model,
-                                     resize_nearest, resize_linear, resize_corners, pad_zeros, pad_value, pad_edge, pad_reflect};
+                                     resize_nearest, resize_linear, resize_corners, pad_zeros, pad_value, pad_edge, pad_reflect,
+                                     cumsum_model, cumsum_back_model, top_k_model, top_k_smallest_model};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         gradient_check(models[m], SEED, TOLERANCE);
 }

@@ -2,6 +2,7 @@
  * every signature on 2 and 3 devices. */
 #include "kernels/common/ops.h"
 #include "kernels/index/index.h"
+#include "kernels/index/lines.h"
 #include "kernels/index/resize.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/shape/fill.h"
@@ -318,13 +319,13 @@ static void check_indexed(place_fn at, const weir_op *op, const weir_op *grad, i
     place = at;
     memcpy(grad_attrs.dim, x.dim, sizeof x.dim);
     kernel_check_in(&c, dtype, x);
-    fill_ids(kernel_check_in(&c, WEIR_I32, ids), size, &random);
+    fill_ids(kernel_check_in(&c, x.rank % 2 ? WEIR_I64 : WEIR_I32, ids), size, &random);
     kernel_check_run(&c);
     kernel_check_near(&c, 0, ref_picked, 0);
     shard_check(&c, 2, 1e-6);
     shard_check(&c, 3, 1e-6);
     if (weir_dtype_real(dtype)) {
-        fill_ids(kernel_check_in(&d, WEIR_I32, ids), size, &random);
+        fill_ids(kernel_check_in(&d, x.rank % 2 ? WEIR_I64 : WEIR_I32, ids), size, &random);
         kernel_check_in(&d, dtype, c.out[0].shape);
         hold(&d, ref_summed, 1e-6, -1);
     }
@@ -340,7 +341,7 @@ Test(index, slices_are_picked_along_any_axis_on_every_layout)
         check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){-1}, t, SHAPE(3, 2, 5), SHAPE(4, 2), 5);
         check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){1}, t, SHAPE(3, 5), SHAPE(), 5);
     }
-    check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){0}, WEIR_F32, SHAPE(70, 150), SHAPE(1100), 70);
+    check_indexed(place_of_gather, &op_gather, &op_gather_grad, (index_attrs){0}, WEIR_F32, SHAPE(40, 5), SHAPE(1100), 40);
 }
 
 Test(index, elements_of_several_dimensions_are_picked_on_every_layout)
@@ -402,12 +403,12 @@ Test(index, ids_out_of_range_are_refused)
     const weir_shape x = SHAPE(5, 6), ids = SHAPE(2, 2), y = SHAPE(2, 2, 6), z = SHAPE(2), x_ids[] = {x, ids}, ids_y[] = {ids, y},
                      ids_ids[] = {ids, ids}, ids_z[] = {ids, z};
     expect_id_refused(&op_gather, &first, WEIR_I32, x_ids, 5, "id 5 at [1, 1] is not in -5..4");
-    expect_id_refused(&op_gather, &first, WEIR_I32, x_ids, -6, "id -6 at [1, 1] is not in -5..4");
+    expect_id_refused(&op_gather, &first, WEIR_I64, x_ids, -6, "id -6 at [1, 1] is not in -5..4");
     expect_id_refused(&op_gather_grad, &of_first, WEIR_I32, ids_y, 5, "id 5 at [1, 1] is not in -5..4");
     expect_id_refused(&op_gather_nd, &first, WEIR_I32, x_ids, 6, "id 6 at [1, 1] is not in -6..5");
     expect_id_refused(&op_gather_nd_grad, &of_first, WEIR_I32, ids_z, -7, "id -7 at [1, 1] is not in -6..5");
     expect_id_refused(&op_gather_elements, &last, WEIR_I32, x_ids, 6, "id 6 at [1, 1] is not in -6..5");
-    expect_id_refused(&op_gather_elements_grad, &of_last, WEIR_I32, ids_ids, INT32_MAX,
+    expect_id_refused(&op_gather_elements_grad, &of_last, WEIR_I64, ids_ids, INT64_C(1) << 40,
                       "id 2147483647 or more at [1, 1] is not in -6..5");
 }
 
@@ -417,7 +418,7 @@ Test(index, wrong_ids_are_refused)
                     deep[2] = {{WEIR_F32, SHAPE(5, 6, 2)}, {WEIR_I32, SHAPE(1, 1, 1, 1, 1)}},
                     batches[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_I32, SHAPE(4, 1)}},
                     many[2] = {{WEIR_F32, SHAPE(5, 6)}, {WEIR_I32, SHAPE(4, 3)}};
-    kernel_check_refuses(&op_gather, &(index_attrs){0}, real, 2, "ids are f32, not i32");
+    kernel_check_refuses(&op_gather, &(index_attrs){0}, real, 2, "ids are f32, not i32 or i64");
     kernel_check_refuses(&op_gather, &(index_attrs){2}, wide, 2, "axis 2 is not one of the 2 dimensions");
     kernel_check_refuses(&op_gather, &(index_attrs){0}, deep, 2, "the result would have more than 6 dimensions");
     kernel_check_refuses(&op_gather_nd, &(index_attrs){1}, batches, 2, "shapes [5, 6] and [4, 1] differ in batch dimension 0");
@@ -425,7 +426,7 @@ Test(index, wrong_ids_are_refused)
     kernel_check_refuses(&op_gather_nd, &(index_attrs){0}, many, 2,
                          "the last dimension of the ids is 3: it must be 1 to 2, the dimensions of x behind the batch");
     kernel_check_refuses(&op_gather_elements, &(index_attrs){0}, wide, 2, "ids [7, 7] are not within x [5, 6] beside the axis");
-    kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 2}, wide, 2, "ids are f32, not i32");
+    kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 2}, wide, 2, "ids are f32, not i32 or i64");
     kernel_check_refuses(&op_gather_grad, &(index_grad_attrs){0, {5, 6}, 7}, wide, 2, "a tensor of 7 dimensions");
 }
 
@@ -504,4 +505,84 @@ Test(index, wrong_sizes_are_refused)
     kernel_check_refuses(&op_resize, &none, &x, 1, "a dimension of 4 becomes one of 0: both must be at least 1");
     kernel_check_refuses(&op_resize, &linear, &ids, 1, "input 0 is i32");
     kernel_check_refuses(&op_resize, &axis, &x, 1, "axis 2 is not one of the 2 dimensions");
+}
+
+/* ---- lines along an axis ---- */
+
+static void ref_cumsum(const kernel_check *c, int out, double *want)
+{
+    const cumsum_attrs *a = c->attrs;
+    const weir_shape *shape = &c->out[out].shape;
+    for (int64_t n = 0; n < weir_shape_count(shape); n++) {
+        int64_t index[WEIR_DIMS_MAX];
+        unravel(shape, n, index);
+        const int64_t own = index[a->axis];
+        for (int64_t i = 0; i < shape->dim[a->axis]; i++) {
+            index[a->axis] = i;
+            if (i == own ? !a->exclusive : a->reverse ? i > own : i < own)
+                want[n] += kernel_at(&c->in[0], ravel(shape, index));
+        }
+    }
+}
+
+Test(index, sums_run_along_any_axis_on_every_layout)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16, WEIR_I32, WEIR_I64};
+    for (int t = 0; t < 5; t++)
+        for (int way = 0; way < 4; way++) {
+            const cumsum_attrs attrs = {way % 3, way & 1, way >> 1};
+            kernel_check c = kernel_check_new(&op_cumsum, &attrs, SEED);
+            kernel_check_in(&c, dtypes[t], SHAPE(5, 7, 3));
+            hold(&c, ref_cumsum, weir_dtype_real(dtypes[t]) ? 1e-6 : 0, 2 + weir_dtype_real(dtypes[t]));
+        }
+    const weir_type bytes = {WEIR_U8, SHAPE(5)}, x = {WEIR_F32, SHAPE(5)};
+    kernel_check_refuses(&op_cumsum, &(cumsum_attrs){0, 0, 0}, &bytes, 1, "input 0 is u8, not f32, f16, bf16, i32 or i64");
+    kernel_check_refuses(&op_cumsum, &(cumsum_attrs){1, 0, 0}, &x, 1, "axis 1 is not one of the 1 dimensions");
+}
+
+/* The place of each element is the number of those that come before it. */
+static void ref_top_k(const kernel_check *c, int out, double *want)
+{
+    const top_k_attrs *a = c->attrs;
+    const weir_shape *shape = &c->in[0].shape;
+    for (int64_t n = 0; n < weir_shape_count(shape); n++) {
+        int64_t index[WEIR_DIMS_MAX], to = 0;
+        unravel(shape, n, index);
+        const int64_t own = index[a->axis];
+        for (int64_t i = 0; i < shape->dim[a->axis]; i++) {
+            index[a->axis] = i;
+            const double other = kernel_at(&c->in[0], ravel(shape, index)), x = kernel_at(&c->in[0], n);
+            to += other > x || (isnan(other) && !isnan(x)) || ((other == x || (isnan(other) && isnan(x))) && i < own);
+        }
+        index[a->axis] = to;
+        if (to < a->count)
+            want[ravel(&c->out[out].shape, index)] = out ? (double)own : kernel_at(&c->in[0], n);
+    }
+}
+
+Test(index, the_largest_come_first_and_of_equals_the_one_in_front)
+{
+    const weir_dtype dtypes[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    for (int t = 0; t < 3; t++)
+        for (int axis = 0; axis < 3; axis++) {
+            const top_k_attrs attrs = {axis, 1 + 2 * (axis % 2 + t % 2)};
+            kernel_check c = kernel_check_new(&op_top_k, &attrs, SEED);
+            const weir_view *x = kernel_check_in(&c, dtypes[t], SHAPE(5, 7, 6));
+            for (int64_t i = 0; i < 5 * 7 * 6; i++)
+                kernel_set(x, i, i % 41 ? round(2 * kernel_at(x, i)) : NAN);
+            kernel_check_run(&c);
+            for (int out = 0; out < 2; out++)
+                kernel_check_near(&c, out, ref_top_k, 0);
+            for (int64_t i = 0; i < 5 * 7 * 6; i++) /* NaN is not equal to itself when shards are compared */
+                kernel_set(x, i, i % 41 ? kernel_at(x, i) : 9);
+            kernel_check d = kernel_check_new(&op_top_k, &attrs, SEED);
+            weir_view *same = kernel_check_in(&d, dtypes[t], SHAPE(5, 7, 6));
+            memcpy(same->data, x->data, (size_t)(5 * 7 * 6) * weir_dtype_bytes(dtypes[t]));
+            hold(&d, ref_top_k, 0, 2);
+            kernel_check_free(&c);
+        }
+    const weir_type x = {WEIR_F32, SHAPE(4, 6)}, ids = {WEIR_I32, SHAPE(4)};
+    kernel_check_refuses(&op_top_k, &(top_k_attrs){0, 5}, &x, 1, "the 5 largest of 4 elements: it must be 1 to all of them");
+    kernel_check_refuses(&op_top_k, &(top_k_attrs){0, 0}, &x, 1, "the 0 largest of 4 elements");
+    kernel_check_refuses(&op_top_k, &(top_k_attrs){0, 1}, &ids, 1, "input 0 is i32");
 }

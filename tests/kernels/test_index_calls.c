@@ -170,7 +170,7 @@ Test(index_calls, elements_by_ids)
     VALUES(columns, x_at(0, 3), x_at(0, 0), x_at(1, 3), x_at(1, 0), x_at(2, 3), x_at(2, 0));
     VALUES(points, x_at(2, 0), x_at(1, 2));
     VALUES(places, x_at(1, 0), x_at(2, 1), x_at(0, 2), x_at(1, 3));
-    expect_mistake(gather_real, "gather: ids are f32, not i32");
+    expect_mistake(gather_real, "gather: ids are f32, not i32 or i64");
     expect_mistake(gather_far, "gather: axis -3 is not one of the 2 dimensions");
 }
 
@@ -218,4 +218,44 @@ Test(index_calls, borders_and_sizes)
     expect_mistake(pad_number, "constant: 0.5 is no i32: it must be a whole number from -2147483648 to 2147483647");
     expect_mistake(resize_dims, "resize: 1 dimensions are given, and x has 2");
     expect_mistake(resize_mode, "resize: mode 2: it must be WEIR_RESIZE_NEAREST or WEIR_RESIZE_LINEAR");
+}
+
+CALL(hot_last, weir_one_hot(weir_range(g, WEIR_I32, 3, .start = -1), 3, -1))
+CALL(hot_first, weir_one_hot(weir_range(g, WEIR_I64, 2, .start = 2), 3, 0))
+CALL(hot_real, weir_one_hot(x, 3, 0))
+CALL(hot_axis, weir_one_hot(weir_range(g, WEIR_I32, 3), 3, 2))
+CALL(hot_none, weir_one_hot(weir_range(g, WEIR_I32, 3), 0, 0))
+
+Test(index_calls, one_hot)
+{
+    VALUES(hot_last, 0, 0, 1, 1, 0, 0, 0, 1, 0);
+    VALUES(hot_first, 0, 0, 0, 0, 1, 0);
+    expect_mistake(hot_real, "one_hot: ids are f32, not i32 or i64");
+    expect_mistake(hot_axis, "one_hot: axis 2 is not one of the 2 dimensions");
+    expect_mistake(hot_none, "range: a range of 0 numbers: it must have at least 1");
+}
+
+/* ---- lines along an axis ---- */
+
+CALL(running, weir_cumsum(weir_range(g, WEIR_I64, 4, .start = 1), 0))
+CALL(running_back, weir_cumsum(weir_range(g, WEIR_F32, 4, .start = 1), -1, .exclusive = true, .reverse = true))
+CALL(largest, weir_top_k(weir_range(g, WEIR_F32, 4), 2, 0, NULL))
+CALL(smallest, weir_top_k(weir_range(g, WEIR_F32, 4), 2, 0, NULL, .smallest = true))
+CALL(too_many, weir_top_k(x, 5, 1, NULL))
+static weir_tensor *places_of_smallest(weir_graph *g, weir_tensor *x)
+{
+    (void)x;
+    weir_tensor *indices = NULL;
+    weir_top_k(weir_range(g, WEIR_F32, 4, .step = -1), 2, 0, &indices, .smallest = true);
+    return indices;
+}
+
+Test(index_calls, sums_and_the_largest_along_an_axis)
+{
+    VALUES(running, 1, 3, 6, 10);
+    VALUES(running_back, 9, 7, 4, 0);
+    VALUES(largest, 3, 2);
+    VALUES(smallest, 0, 1);
+    VALUES(places_of_smallest, 3, 2);
+    expect_mistake(too_many, "top_k: the 5 largest of 4 elements: it must be 1 to all of them");
 }

@@ -238,6 +238,9 @@ static weir_status call(const weir_kernel_args *args)
     X(reshape, dims, weir_reshape_at(x, o))                                 \
     X(transpose, dims, weir_transpose_at(x, o))                             \
     X(slice, slice, weir_slice_at(x, 0, 0, 1, o))                           \
+    X(one_hot, op, weir_one_hot_at(ids, 4, 0, o))                           \
+    X(cumsum, cumsum, weir_cumsum_at(x, 0, o))                              \
+    X(top_k, top_k, weir_top_k_at(x, 2, 0, NULL, o))                        \
     X(pad, pad, weir_pad_at(x, o))                                          \
     X(resize, resize, weir_resize_at(x, (o->dims[0] = 4, o)))               \
     X(gather, op, weir_gather_at(x, ids, 0, o))                             \

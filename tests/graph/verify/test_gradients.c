@@ -137,6 +137,8 @@ static weir_tensor *indexes(weir_graph *g)
     weir_tensor *slices = weir_gather(x, ids, 1), *elements = weir_gather_elements(x, weir_reshape(ids, {2, 1, 2}), 2);
     weir_tensor *picked = weir_add(weighted(weir_mul(slices, slices)), weighted(weir_mul(elements, elements)));
     picked = weir_add(picked, weighted(weir_gather_nd(weir_mul(x, x), ids, 0)));
+    weir_tensor *sums_so_far = weir_cumsum(x, 1, .reverse = true), *best = weir_top_k(x, 2, -1, NULL);
+    picked = weir_add(picked, weir_add(weighted(weir_mul(sums_so_far, sums_so_far)), weighted(weir_mul(best, best))));
     weir_tensor *sized = weir_resize(weir_pad(x, .after = {0, 1}, .mode = WEIR_PAD_EDGE), {2, 5, 7}, .mode = WEIR_RESIZE_LINEAR);
     picked = weir_add(picked, weighted(weir_mul(sized, sized)));
     all = weir_add(all, picked);

@@ -202,11 +202,41 @@ static void make_resize(rule_check *c)
     check_out(c, WEIR_F32, grad ? few : many);
 }
 
+/* ---- lines along an axis ---- */
+
+static void make_cumsum(rule_check *c)
+{
+    const weir_shape shape = check_shape(c, 1, 3);
+    const weir_dtype dtype = check_coin(c) ? WEIR_F32 : WEIR_I32;
+    check_int(c, "axis", 0, check_from(c, -shape.rank, shape.rank - 1));
+    check_int(c, "exclusive", 0, check_coin(c));
+    check_int(c, "reverse", 0, check_coin(c));
+    check_in(c, dtype, shape);
+    check_out(c, dtype, shape);
+}
+
+/* Values of a grid, so that several are equal. */
+static void make_top_k(rule_check *c)
+{
+    weir_shape x = check_shape(c, 1, 3), y = x;
+    const int axis = (int)check_from(c, 0, x.rank - 1);
+    x.dim[axis] = check_from(c, 1, 8);
+    y.dim[axis] = check_from(c, 1, x.dim[axis]);
+    check_int(c, "axis", 0, check_coin(c) ? axis : axis - x.rank);
+    check_int(c, "count", 0, y.dim[axis]);
+    const weir_view *in = check_in(c, WEIR_F32, x);
+    for (int64_t i = 0; i < weir_shape_count(&x); i++)
+        kernel_set(in, i, (double)check_from(c, -3, 3));
+    check_out(c, WEIR_F32, y);
+    check_out(c, WEIR_I32, y);
+}
+
 static const check_case index_cases[] = {
     {"constant", make_constant}, {"range", make_range}, {"slice_step", make_slice_step}, {"place_step", make_place_step},
     {"prod", make_prod}, {"prod_grad", make_prod_grad}, {"gather", make_gather}, {"gather_grad", make_gather},
     {"gather_nd", make_gather_nd}, {"gather_nd_grad", make_gather_nd}, {"gather_elements", make_gather_elements},
     {"gather_elements_grad", make_gather_elements}, {"resize", make_resize}, {"resize_grad", make_resize},
+    {"cumsum", make_cumsum}, {"top_k", make_top_k},
 };
 
 Test(rules_of_indexes, an_op_computes_what_its_kernel_computes)

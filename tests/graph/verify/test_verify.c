@@ -103,6 +103,10 @@ static weir_graph *indexed(weir_sbp first, weir_sbp second)
         weir_tensor *picked = weir_gather(h, weir_slice(ids, 0, 0, 1), 1), *few = weir_gather_nd(w, weir_slice(ids, 1, 0, 2), 0);
         weir_tensor *lines = weir_gather_elements(weir_slice(h, 0, 0, 2), weir_reshape(ids, {2, 3, 1}), 1);
         picked = weir_add(weir_mean(weir_mul(picked, picked)), weir_add(weir_mean(few), weir_mean(lines)));
+        weir_tensor *places, *best = weir_top_k(h, 3, 1, &places, .smallest = true);
+        weir_fetch(weir_cumsum(places, 0), .name = "places");
+        weir_fetch(weir_one_hot(ids, 5, 1), .name = "hot");
+        picked = weir_add(picked, weir_mean(weir_cumsum(best, 2)));
         weir_tensor *sized = weir_resize(weir_pad(h, .before = {0, 2}, .value = 0.5), {6, 5, 8}, .mode = WEIR_RESIZE_LINEAR);
         sized = weir_pad(weir_resize(sized, {4, 5, 8}), .after = {1, 0, 2}, .mode = WEIR_PAD_REFLECT);
         picked = weir_add(picked, weir_mean(weir_mul(sized, sized)));
