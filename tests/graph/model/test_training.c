@@ -412,7 +412,7 @@ Test(training, a_plan_without_a_rate_of_its_own_has_no_node_for_it)
     weir_plan *a = plan_of(&plain, &places[1], WEIR_F32, none), *b = plan_of(&old, &places[1], WEIR_F32, none);
     cr_expect_eq(a->hash, b->hash);
     for (uint32_t k = 0; k < a->kernels_count; k++)
-        cr_expect_str_neq(plan_text(a, a->kernels[k].op), "schedule");
+        cr_expect(strcmp(plan_text(a, a->kernels[k].op), "schedule"));
     weir_plan_free(a);
     weir_plan_free(b);
 }
