@@ -69,14 +69,14 @@ WEIR_BINARY_LIST(X)
 #define weir_sub(a, b, ...) weir_sub_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_mul(a, b, ...) weir_mul_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_div(a, b, ...) weir_div_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
-/* Operands of all of these are of one dtype: f32, f16 or bf16. add, sub, mul, min2 and max2 take i32 and i64 as well; sums and
- * products of those wrap around.
- *
- * The smaller, the larger of two; NaN if one is NaN. The gradient goes to the operand that was taken: the first of equals. */
+/* All of these take two of one dtype: f32, f16 or bf16. add, sub, mul, min2 and max2 take i32 and i64 as well, which wrap around.
+ * min2 is the smaller, max2 the larger of two; NaN if one is NaN. The gradient goes to the one taken, the first of equals. */
 #define weir_min2(a, b, ...) weir_min2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 #define weir_max2(a, b, ...) weir_max2_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
-/* a to the power of b, as C's pow(): 0^0 is 1; of a negative a only integer powers exist, and others are NaN. The gradients are
- * b a^(b-1), which is 0 at b = 0, and log(a) a^b, which is 0 at a = 0 with b >= 0, and NaN for a negative a. */
+/* a to the power of b, as C's pow(): 0^0 is 1. A negative a has integer powers alone; others are NaN. The C library's powf()
+ * computes it, so the last bit may differ between processors.
+ * The gradients are b a^(b-1), which is 0 at b = 0, and log(a) a^b, which is 0 at a = 0 with b >= 0, and NaN for a negative
+ * a. */
 #define weir_pow(a, b, ...) weir_pow_at(a, b, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 /* Comparisons: u8, 1 where it is true and else 0. Operands are of one dtype: f32, f16, bf16, i64, i32 or u8. A comparison with
  * NaN is false. No gradient flows through one. */

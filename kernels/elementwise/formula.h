@@ -1,5 +1,5 @@
-/* kernels/elementwise/formula.h: functions of one element, and their slopes, from the input or from the output; for all kinds
- * of devices. Any thread. */
+/* kernels/elementwise/formula.h: functions of one element, and their slopes, from the input or from the output, and of two
+ * elements; for all kinds of devices. A name of kernels/common/elements.h may be a macro: then it is for any dtype. Any thread. */
 #ifndef KERNELS_ELEMENTWISE_FORMULA_H
 #define KERNELS_ELEMENTWISE_FORMULA_H
 
@@ -120,7 +120,7 @@ FORMULA float softplus_of(float x)
     return (x > 0 ? x : 0.0f) + rest;
 }
 
-/* ---- of two elements of any dtype; a NaN on either side is the result of the first two, and makes a comparison false ---- */
+/* ---- of two elements of any dtype; pair_min and pair_max of a NaN are NaN, and a comparison with one is false ---- */
 
 #define pair_add(a, b) ((a) + (b))
 #define pair_sub(a, b) ((a) - (b))

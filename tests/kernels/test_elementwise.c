@@ -37,22 +37,15 @@ static double ref_silu(double x)
     return isinf(x) ? ref_relu(x) : x * ref_sigmoid(x);
 }
 
-static double ref_reciprocal(double x)
-{
-    return 1 / x;
-}
-static double ref_softplus(double x)
-{
-    return fmax(x, 0) + log1p(exp(-fabs(x))) + 0 * x;
-}
-static double ref_gelu_erf(double x)
-{
-    return isinf(x) ? ref_relu(x) : x / 2 * erfc(-x * M_SQRT1_2);
-}
-static double ref_sign(double x)
-{
-    return x > 0 ? 1 : x < 0 ? -1 : x;
-}
+#define REF(name, value)               \
+    static double ref_##name(double x) \
+    {                                  \
+        return value;                  \
+    }
+REF(reciprocal, 1 / x)
+REF(softplus, fmax(x, 0) + log1p(exp(-fabs(x))) + 0 * x)
+REF(gelu_erf, isinf(x) ? ref_relu(x) : x / 2 * erfc(-x * M_SQRT1_2))
+REF(sign, x > 0 ? 1 : x < 0 ? -1 : x)
 
 typedef struct unary_case {
     const weir_op *op, *grad;

@@ -180,6 +180,33 @@ static weir_plan *zoo(weir_graph *g)
     return weir_compile(g, .micro_batches = 2);
 }
 
+/* ---- choices ---- */
+
+static weir_tensor *choices_functions(weir_tensor *x)
+{
+    weir_tensor *all[] = {weir_abs(x),        weir_sin(x),      weir_cos(x),   weir_erf(x),  weir_gelu_erf(x), weir_reciprocal(x),
+                          weir_softplus(x),   weir_floor(x),    weir_ceil(x),  weir_round(x), weir_sign(x)};
+    return weir_add_many_at(all, sizeof all / sizeof *all, WEIR_OPTS(weir_op_opts));
+}
+
+/* Functions of elements, comparisons, and what goes by them. */
+static weir_plan *choices(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {3, 4}, .name = "x", .sbp = {S(0)}, .micro = true);
+        weir_tensor *id = weir_input(g, WEIR_I64, {4}, .name = "id");
+        weir_tensor *p = weir_param(g, WEIR_F32, {3, 4}, .name = "p", .init = WEIR_UNIFORM(1, 2));
+        weir_tensor *row = weir_param(g, WEIR_F32, {4}, .name = "row", .init = WEIR_VALUE(0.5));
+        weir_tensor *some = weir_or(weir_less(x, p), weir_and(weir_not(weir_equal(id, weir_abs(id))), weir_is_nan(x)));
+        some = weir_xor(some, weir_less_equal(x, row));
+        weir_tensor *y = weir_where(some, choices_functions(p), weir_pow(p, row));
+        weir_fetch(weir_where(some, id, weir_neg(id)), .name = "chosen");
+        weir_train(weir_mean(weir_min2(weir_clip(y, .hi = 2), weir_max2(weir_add(x, p), row))), weir_sgd());
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
 /* ---- pair ---- */
 
 static weir_tensor *pair_model(weir_graph *g, int64_t rows)
@@ -272,7 +299,7 @@ static weir_plan *filed_gpt(weir_graph *g)
 static weir_plan *make(int which, bool with_graph)
 {
     static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_adamw,
-                                                                        filed_gpt, filed_sgd};
+                                                                        filed_gpt, filed_sgd, choices};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan || (with_graph && table_keep(plan, g))) {
