@@ -10,13 +10,16 @@
     X(identity) X(dropout) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(slice) X(concat) X(split) X(gather) X(tile) \
     X(matmul) X(gemm) X(reduce) X(global_pool) X(softmax) X(batch_norm) X(layer_norm) X(instance_norm) X(mean_variance) X(lp_norm) \
     X(recurrent) X(depth) X(expand) X(arg) X(conv) X(conv_transpose) X(pool) X(lrn) \
-    X(pair) X(pow) X(where) X(truth) X(is_inf) X(clip) X(hard) X(threshold) X(trilu) X(gather_at) X(one_hot) X(pad) X(resize)
+    X(pair) X(pow) X(where) X(truth) X(is_inf) X(clip) X(hard) X(threshold) X(trilu) X(gather_at) X(one_hot) X(pad) X(resize) \
+    X(hardmax) X(cumsum) X(top_k) X(loss)
 #define X(name) bool onnx_op_##name(onnx_importer *im, const onnx_node *node);
 ONNX_OP_LIST(X)
 #undef X
 
 /* x with the shape of `rank` sizes, as output 0 of the node, or a part of it. */
 weir_tensor *onnx_reshape(onnx_importer *im, weir_tensor *x, int rank, const int64_t *dim, const char *name);
+/* log softmax(x) over the last dimension. */
+weir_tensor *onnx_log_softmax(onnx_importer *im, weir_tensor *x);
 /* Input 0 at the ids of input 1; NULL after a fault. */
 weir_tensor *onnx_gather(onnx_importer *im, int axis);
 /* x with dimension d taken from perm[d]. */

@@ -253,30 +253,118 @@ bool onnx_op_one_hot(onnx_importer *im, const onnx_node *node)
     (void)node;
     if (!values || array_count(values) != 2)
         return values ? ONNX_WRONG(im, "its values are not two") : false;
-    const weir_shape shape = weir_tensor_type(ids).shape;
-    const int axis = onnx_axis(im, onnx_int(im, "axis", -1), shape.rank + 1);
-    int64_t dim[WEIR_DIMS_MAX] = {0}, place[WEIR_DIMS_MAX];
-    if (axis < 0)
-        return false;
-    if (shape.rank == WEIR_DIMS_MAX || depth < 1)
-        return ONNX_UNSUPPORTED(im, "a depth of %lld behind %d dimensions", (long long)depth, shape.rank);
-    for (int d = 0; d < shape.rank + 1; d++) {
-        dim[d] = d == axis ? 1 : shape.dim[d > axis ? d - 1 : d];
-        place[d] = d == axis ? depth : 1;
-    }
-    onnx_array *places = onnx_array_new(im, ONNX_INT32, shape.rank + 1, place);
-    for (int64_t i = 0; places && i < depth; i++)
-        array_set_integer(places, i, i);
-    weir_tensor *at = places ? onnx_constant(im, places) : NULL;
-    weir_tensor *off = at ? onnx_constant(im, onnx_scalar(im, values->type, array_real(values, 0))) : NULL;
+    const int axis = onnx_axis(im, onnx_int(im, "axis", -1), weir_tensor_type(ids).shape.rank + 1);
+    weir_tensor *off = axis < 0 ? NULL : onnx_constant(im, onnx_scalar(im, values->type, array_real(values, 0)));
     weir_tensor *on = off ? onnx_constant(im, onnx_scalar(im, values->type, array_real(values, 1))) : NULL;
     if (!on)
         return false;
-    weir_tensor *wide = onnx_reshape(im, ids, shape.rank + 1, dim, onnx_name(im));
-    weir_tensor *size = onnx_constant(im, onnx_scalar(im, ONNX_INT32, (double)depth)), *least = onnx_constant(im, onnx_scalar(im, ONNX_INT32, 0));
-    if (!size || !least)
+    weir_tensor *hot = weir_cast_at(weir_one_hot_at(ids, depth, axis, PART), WEIR_U8, PART);
+    return onnx_set_tensor(im, 0, weir_where_at(hot, on, off, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0))), values->type);
+}
+
+/* 1 at the largest element along the axis, the first of equals. */
+bool onnx_op_hardmax(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const int axis = x ? onnx_axis(im, onnx_int(im, "axis", im->opset < 13 ? 1 : -1), weir_tensor_type(x).shape.rank) : -1;
+    (void)node;
+    if (axis < 0)
         return false;
-    weir_tensor *from_end = weir_where_at(weir_less_at(wide, least, PART), weir_add_at(wide, size, PART), wide, PART);
-    weir_tensor *y = weir_where_at(weir_equal_at(from_end, at, PART), on, off, ONNX_OPTS(im, weir_op_opts, onnx_out_name(im, 0)));
-    return onnx_set_tensor(im, 0, y, values->type);
+    if (im->opset < 13 && axis != weir_tensor_type(x).shape.rank - 1)
+        return ONNX_UNSUPPORTED(im, "an axis that is not the last, in version %lld", (long long)im->opset);
+    weir_tensor *at = weir_argmax_along_at(x, ONNX_PART(im, weir_arg_opts, .written = ".axis", .axis = axis));
+    weir_tensor *hot = weir_one_hot_at(at, weir_tensor_type(x).shape.dim[axis], axis, PART);
+    return onnx_set_tensor(im, 0, weir_cast_at(hot, weir_tensor_type(x).dtype, PART), onnx_in(im, 0)->type);
+}
+
+bool onnx_op_cumsum(onnx_importer *im, const onnx_node *node)
+{
+    int64_t given;
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const int axis = x && onnx_integers_in(im, 1, &given, 1) == 1 ? onnx_axis(im, given, weir_tensor_type(x).shape.rank) : -1;
+    (void)node;
+    if (axis < 0)
+        return im->status ? false : ONNX_WRONG(im, "its axis is not one number");
+    return onnx_set_tensor(im, 0, weir_cumsum_at(x, axis, ONNX_OPTS(im, weir_cumsum_opts, onnx_out_name(im, 0), .exclusive = onnx_int(im, "exclusive", 0),
+                                                                    .reverse = onnx_int(im, "reverse", 0))), onnx_in(im, 0)->type);
+}
+
+bool onnx_op_top_k(onnx_importer *im, const onnx_node *node)
+{
+    int64_t count = onnx_int(im, "k", 0);
+    weir_tensor *x = onnx_tensor_in(im, 0), *at = NULL;
+    const int axis = x ? onnx_axis(im, onnx_int(im, "axis", -1), weir_tensor_type(x).shape.rank) : -1;
+    (void)node;
+    if (axis < 0 || (onnx_has_in(im->node, 1) && onnx_integers_in(im, 1, &count, 1) != 1))
+        return im->status ? false : ONNX_WRONG(im, "its k is not one number");
+    weir_tensor *y = weir_top_k_at(x, count, axis, &at, ONNX_OPTS(im, weir_top_k_opts, onnx_out_name(im, 0), .smallest = !onnx_int(im, "largest", 1)));
+    return onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type) &&
+           onnx_set_tensor(im, 1, weir_cast_at(at, WEIR_I64, PART), ONNX_INT64);
+}
+
+/* ---- losses ---- */
+
+/* Whether each label counts, 1 or 0 as f32, and labels in whose place 0 stands if they do not. */
+static weir_tensor *counted(onnx_importer *im, weir_tensor **labels)
+{
+    const onnx_attribute *ignore = onnx_attribute_find(im->node, "ignore_index");
+    weir_tensor *other = ignore ? onnx_constant(im, onnx_scalar(im, ONNX_INT32, (double)ignore->i)) : NULL;
+    weir_tensor *zero = other ? onnx_constant(im, onnx_scalar(im, ONNX_INT32, 0)) : NULL;
+    if (!zero)
+        return NULL;
+    weir_tensor *counts = weir_not_at(weir_equal_at(*labels, other, PART), PART);
+    *labels = weir_where_at(counts, *labels, zero, PART);
+    return weir_cast_at(counts, WEIR_F32, PART);
+}
+
+/* -weight[label] logarithm[label] of each label; the sum over all, or divided by the sum of the weights, or as they are. */
+static bool set_loss(onnx_importer *im, weir_tensor *logarithms)
+{
+    weir_tensor *labels = ids_in(im, 1), *weights = NULL;
+    const char *reduction = onnx_text(im, "reduction", "mean");
+    if (!labels)
+        return false;
+    weir_tensor *counts = counted(im, &labels);
+    if (onnx_has_in(im->node, 2)) {
+        weir_tensor *weight = onnx_tensor_in(im, 2);
+        weights = weight ? weir_gather_at(weight, labels, 0, PART) : NULL;
+    }
+    if (im->status)
+        return false;
+    weights = !weights ? counts : counts ? weir_mul_at(weights, counts, PART) : weights;
+    const weir_shape shape = weir_tensor_type(logarithms).shape;
+    weir_tensor *hot = weir_cast_at(weir_one_hot_at(labels, shape.rank > 1 ? shape.dim[1] : 1, 1, PART), WEIR_U8, PART);
+    weir_tensor *zero = onnx_constant(im, onnx_scalar(im, ONNX_FLOAT, 0)), *loss;
+    if (!zero)
+        return false;
+    loss = weir_neg_at(onnx_reduced(im, weir_where_at(hot, logarithms, zero, PART), "Sum", (int[]){1}, 1, false, onnx_name(im)), PART);
+    loss = weights ? weir_mul_at(loss, weights, PART) : loss;
+    if (!strcmp(reduction, "mean") && !weights)
+        loss = onnx_reduced(im, loss, "Mean", NULL, 0, false, onnx_name(im));
+    else if (strcmp(reduction, "none") != 0)
+        loss = onnx_reduced(im, loss, "Sum", NULL, 0, false, onnx_name(im));
+    if (!strcmp(reduction, "mean") && weights)
+        loss = weir_div_at(loss, onnx_reduced(im, weights, "Sum", NULL, 0, false, onnx_name(im)), PART);
+    return onnx_set_tensor(im, 0, loss, ONNX_FLOAT);
+}
+
+bool onnx_op_loss(onnx_importer *im, const onnx_node *node)
+{
+    weir_tensor *x = onnx_tensor_in(im, 0);
+    const bool logits = *node->op == 'S';
+    int perm[WEIR_DIMS_MAX];
+    if (!x)
+        return false;
+    const int rank = weir_tensor_type(x).shape.rank;
+    if (rank < 2)
+        return ONNX_WRONG(im, "its input has %d dimensions", rank);
+    for (int d = 0; d < rank; d++)
+        perm[d] = d == 1 ? rank - 1 : d == rank - 1 ? 1 : d;
+    if (logits) {
+        x = onnx_log_softmax(im, onnx_transpose(im, x, perm, onnx_name(im)));
+        x = weir_tensor_poisoned(x) ? x : onnx_transpose(im, x, perm, onnx_name(im));
+    }
+    if (logits && node->out.count > 1 && *node->out.item[1] && !onnx_set_tensor(im, 1, x, ONNX_FLOAT))
+        return false;
+    return set_loss(im, x);
 }

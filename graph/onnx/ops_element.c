@@ -176,7 +176,8 @@ bool onnx_op_ratio(onnx_importer *im, const onnx_node *node)
 /* To bool: whether it is not 0. */
 bool onnx_op_cast(onnx_importer *im, const onnx_node *node)
 {
-    const int to = (int)onnx_int(im, "to", ONNX_FLOAT);
+    const onnx_value *like = strcmp(node->op, "CastLike") ? NULL : onnx_in(im, 1);
+    const int to = like ? like->type : (int)onnx_int(im, "to", ONNX_FLOAT);
     weir_tensor *x = onnx_tensor_in(im, 0);
     (void)node;
     if (!x)

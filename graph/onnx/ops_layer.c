@@ -69,7 +69,8 @@ static reduction reduction_of(const char *kind)
 weir_tensor *onnx_reduced(onnx_importer *im, weir_tensor *x, const char *kind, const int *axes, int count, bool keep, const char *name)
 {
     weir_reduce_opts opts = {.size = sizeof opts, .src = im->src, .written = ".axes, .axis_count", .axis_count = count, .keep = keep, .name = name};
-    memcpy(opts.axes, axes, sizeof *axes * (size_t)count);
+    if (count)
+        memcpy(opts.axes, axes, sizeof *axes * (size_t)count);
     return reduction_of(kind)(x, &opts);
 }
 
@@ -144,7 +145,7 @@ bool onnx_op_global_pool(onnx_importer *im, const onnx_node *node)
 /* ---- softmax ---- */
 
 /* log softmax(x) = x - max - log sum exp(x - max) */
-static weir_tensor *log_softmax(onnx_importer *im, weir_tensor *x)
+weir_tensor *onnx_log_softmax(onnx_importer *im, weir_tensor *x)
 {
     const int last[] = {weir_tensor_type(x).shape.rank - 1};
     weir_tensor *from = weir_sub_at(x, onnx_reduced(im, x, "Max", last, 1, true, onnx_name(im)), ONNX_PART(im, weir_op_opts));
@@ -154,7 +155,7 @@ static weir_tensor *log_softmax(onnx_importer *im, weir_tensor *x)
 
 static weir_tensor *softmax_last(onnx_importer *im, weir_tensor *x)
 {
-    return *im->node->op == 'L' ? log_softmax(im, x) : weir_softmax_at(x, ONNX_PART(im, weir_op_opts));
+    return *im->node->op == 'L' ? onnx_log_softmax(im, x) : weir_softmax_at(x, ONNX_PART(im, weir_op_opts));
 }
 
 /* Before version 13 all dimensions from the axis on are one. */
