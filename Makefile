@@ -44,7 +44,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test prove test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
+.PHONY: help deps all tests demo test prove onnx models test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
 PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
+            $(if $(filter test onnx,$(FOR)),libonnx-testdata) \
             $(if $(filter check,$(FOR)),g++ clang clang-tidy) \
             $(if $(filter fuzz,$(FOR)),clang libclang-rt-dev) \
             $(if $(filter deploy,$(FOR)),openmpi-bin slurm-wlm munge iproute2 procps) \
@@ -99,7 +100,7 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev li
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test prove bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test prove onnx models bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -348,6 +349,12 @@ PROOFS := test_field test_bound test_rules test_rules_element test_rules_model t
           test_changes test_gradients test_same test_graph_table
 PROVEN := test_layouts test_limit test_precision test_sums test_copies test_offload
 PROVES := $(filter prove,$(MAKECMDGOALS))
+onnx: $(OUT)/tests/test_onnx_nodes ## run ONNX's node tests: how many pass, and which operators are not supported
+	@WEIR_TEST_TELL=1 $<
+
+models: all ## import models that people have from PyPI's packages, and compare them with ONNX Runtime
+	@tests/models/run
+
 prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two
 	@SUITE_SECONDS=14400 tests/run proofs $(PROOFS:%=$(OUT)/tests/%)
 	@SUITE_SECONDS=14400 WEIR_VERIFY=1 tests/run proven $(PROVEN:%=$(OUT)/tests/%)

@@ -93,7 +93,7 @@ static const char *take_name(reader *r, const struct proto_field *field)
 
 /* ---- tensors ---- */
 
-/* What a tensor's message says of its elements. They are in one of the places. */
+/* The elements of a tensor's message. They are in one of the places. */
 typedef struct tensor_parts {
     int64_t dim[ONNX_DIMS_MAX];
     int rank;

@@ -27,7 +27,7 @@ static const struct pair {
     {"Max", weir_max2_at, false},       {"Min", weir_min2_at, false},
 };
 
-/* Of two inputs, or of any number: from the left. */
+/* Takes two inputs, or any number from the left. */
 bool onnx_op_pair(onnx_importer *im, const onnx_node *node)
 {
     const struct pair *p = pairs;

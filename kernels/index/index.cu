@@ -1,7 +1,7 @@
 /* kernels/index/index.cu: elements and slices picked by ids, on a GPU, and the gradients; gather.c and elements.c have their rules.
  *
  * An id that is out of range is refused: what is picked has all bits set, which is NaN, and its gradient goes nowhere. The gradient of
- * gather and gather_nd finds the row of each id first, in the workspace. That of gather_elements has a thread for each line along the
+ * gather and gather_nd finds the row of each id first, in the workspace. The gradient of gather_elements has a thread for each line along the
  * axis, which adds in the order of the ids.
  */
 #include "kernels/index/index.h"

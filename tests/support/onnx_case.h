@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#define ONNX_CASES "/usr/share/libonnx-testdata/data"
+#define ONNX_CASES "/usr/share/libonnx-testdata/data/node"
 
 enum onnx_outcome {
     ONNX_PASSED,
