@@ -389,6 +389,29 @@ static int prepare_files(runner *r, const options_list *feeds, const options_lis
     return status;
 }
 
+/* Whether the parameter starts as zeros: an imported plan's parameters do, as their values are in a file. */
+static bool starts_as_zeros(const weir_plan *plan, const plan_param *param)
+{
+    for (uint32_t i = 0; i < plan->inits_count; i++)
+        for (uint32_t s = 0; s < param->shards.count; s++)
+            if (plan->inits[i].tensor.i == plan->shards[param->shards.first + s].i && plan->inits[i].kind != WEIR_INIT_ZERO)
+                return false;
+    return true;
+}
+
+/* A plan of which every parameter starts as zeros, and stays so, has not what it was made with. */
+static void tell_zeros(const weir_plan *plan)
+{
+    uint32_t zeros = 0, all = 0;
+    for (uint32_t p = 0; p < plan->params_count; p++) {
+        const bool counts = plan->params[p].kind == PLAN_KEEP_PARAMETER;
+        all += counts;
+        zeros += counts && plan->params[p].frozen && starts_as_zeros(plan, &plan->params[p]);
+    }
+    if (all && zeros == all)
+        fprintf(stderr, "%s: all %u parameters are zeros; load them with --load-params PATH\n", program, all);
+}
+
 static int open_session(runner *r, const char *params, const char *trace)
 {
     char own[PATHS_BYTES], near[KEEP_NEAR_BYTES];
@@ -401,6 +424,8 @@ static int open_session(runner *r, const char *params, const char *trace)
                                    .bindings = r->bindings);
     if (!r->session || (params && weir_session_load(r->session, params, .parameters = true)))
         return options_failed(program);
+    if (!params && ranks_first())
+        tell_zeros(r->plan);
     if (!r->workers)
         workers_tell(program, r->session);
     return -1;

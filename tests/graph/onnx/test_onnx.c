@@ -358,12 +358,81 @@ Test(onnx, a_file_that_is_not_there_is_named)
     cr_expect(strstr(weir_error(), "weir_graph_from_onnx"), "%s", weir_error());
 }
 
+/* ---- a convolution with a batch norm behind it ---- */
+
+/* With `seen`, the convolution's result is an output, too. */
+static struct onnx_file normed_model(bool seen)
+{
+    struct onnx_file f = {.opset = 13};
+    float w[3 * 2 * 9];
+    for (int i = 0; i < 3 * 2 * 9; i++)
+        w[i] = (float)(i % 7) - 3;
+    INPUT("x", 1, 2, 4, 4);
+    onnx_file_constant(&f, "w", ONNX_FLOAT, 4, (int64_t[]){3, 2, 3, 3}, w);
+    F32("b", 1, 2, 3);
+    F32("scale", 1, 2, -1);
+    F32("shift", 0, 1, 2);
+    F32("mean", 1, -1, 0);
+    F32("variance", 4, 1, 0.25f);
+    onnx_file_node(&f, "Conv", "x w b", "c");
+    onnx_file_ints(&f, "pads", 4, (int64_t[]){1, 1, 0, 0});
+    onnx_file_ints(&f, "strides", 2, (int64_t[]){2, 1});
+    onnx_file_node(&f, "BatchNormalization", "c scale shift mean variance", "n");
+    onnx_file_node(&f, "MaxPool", "n", "p");
+    onnx_file_ints(&f, "kernel_shape", 2, (int64_t[]){2, 2});
+    onnx_file_node(&f, "Flatten", "p", "y");
+    onnx_file_output(&f, "y");
+    if (seen)
+        onnx_file_output(&f, "c");
+    return f;
+}
+
+Test(onnx, a_batch_norm_is_in_the_weights_of_its_convolution)
+{
+    float x[32], y[2][6];
+    int values[2];
+    for (int i = 0; i < 32; i++)
+        x[i] = (float)(i * 5 % 11) - 4;
+    for (int seen = 0; seen < 2; seen++) {
+        struct onnx_file f = normed_model(seen);
+        weir_graph *g = weir_graph_from_onnx(save(&f));
+        cr_assert(g, "%s", weir_error());
+        weir_fetch(weir_graph_tensor(g, "y"));
+        values[seen] = weir_graph_values(g, NULL, 0);
+        run(g, x, y[seen], 6);
+        weir_graph_free(g);
+    }
+    cr_expect_eq(values[0], 2, "%d values", values[0]); /* weight and bias */
+    cr_expect_gt(values[1], 2);
+    expect(y[0], y[1], 6);
+}
+
 /* ---- the fuzzer's corpus ---- */
 
-Test(onnx, the_corpus_of_the_fuzzer_is_there)
+static struct onnx_file recurrent_model(void)
 {
-    const char *path = "tests/fuzz/corpus/onnx/small";
-    struct onnx_file f = small_model();
+    struct onnx_file f = {.opset = 13}, then = {.opset = 13}, other = {.opset = 13};
+    INPUT("x", 3, 1, 2);
+    onnx_file_constant(&f, "w", ONNX_FLOAT, 3, (int64_t[]){1, 8, 2}, (float[16]){1, -1, 0.5f});
+    onnx_file_constant(&f, "r", ONNX_FLOAT, 3, (int64_t[]){1, 8, 2}, (float[16]){0.5f, 1});
+    onnx_file_constant(&f, "yes", ONNX_BOOL, 0, NULL, (uint8_t[]){1});
+    I64("flat", 0, -1);
+    onnx_file_node(&f, "LSTM", "x w r", "h - c");
+    onnx_file_int(&f, "hidden_size", 2);
+    onnx_file_text(&f, "direction", "reverse");
+    onnx_file_node(&then, "Reshape", "h flat", "a");
+    onnx_file_output(&then, "a");
+    onnx_file_node(&other, "Neg", "h", "b");
+    onnx_file_output(&other, "b");
+    onnx_file_node(&f, "If", "yes", "y");
+    onnx_file_graph(&f, "then_branch", &then);
+    onnx_file_graph(&f, "else_branch", &other);
+    onnx_file_output(&f, "y");
+    return f;
+}
+
+static void corpus(const char *path, struct onnx_file f)
+{
     if (getenv("WEIR_TEST_WRITE"))
         onnx_file_save(&f, path);
     else
@@ -371,4 +440,11 @@ Test(onnx, the_corpus_of_the_fuzzer_is_there)
     weir_graph *g = weir_graph_from_onnx(path);
     cr_expect(g, "%s; WEIR_TEST_WRITE=1 build/release/tests/test_onnx --filter 'onnx/the_corpus*' writes it", weir_error());
     weir_graph_free(g);
+}
+
+Test(onnx, the_corpus_of_the_fuzzer_is_there)
+{
+    corpus("tests/fuzz/corpus/onnx/small", small_model());
+    corpus("tests/fuzz/corpus/onnx/normed", normed_model(false));
+    corpus("tests/fuzz/corpus/onnx/recurrent", recurrent_model());
 }
