@@ -30,7 +30,7 @@
     ROW(X, exp, fast_exp, 18, sign_alike, false, WEIR_HALF_NEVER, none)       \
     ROW(X, log, fast_log, 22, sign_alike, false, WEIR_HALF_NEVER, none)
 
-#define SLOPE_ROWS(ROW, X)                                                                              \
+#define PLAIN_SLOPE_ROWS(ROW, X)                                                                        \
     ROW(X, sqrt, sqrtf, 1, false, WEIR_HALF_NEVER, none, out, sqrt_slope, 2)                            \
     ROW(X, tanh, fast_tanh, 32, false, WEIR_HALF_FOLLOW, none, out, tanh_slope, 3)                      \
     ROW(X, sigmoid, fast_sigmoid, 21, false, WEIR_HALF_FOLLOW, none, out, sigmoid_slope, 3)             \
@@ -38,12 +38,15 @@
     ROW(X, gelu, gelu_of, 27, true, WEIR_HALF_FOLLOW, none, in, gelu_slope, 36)                         \
     ROW(X, silu, silu_of, 22, true, WEIR_HALF_FOLLOW, none, in, silu_slope, 26)                         \
     ROW(X, abs, fabsf, 1, false, WEIR_HALF_FOLLOW, abs, in, sign_of, 3)                                 \
-    ROW(X, sin, fast_sin, 40, false, WEIR_HALF_NEVER, none, in, fast_cos, 41)                           \
-    ROW(X, cos, fast_cos, 40, false, WEIR_HALF_NEVER, none, in, cos_slope, 41)                          \
     ROW(X, erf, fast_erf, 40, false, WEIR_HALF_FOLLOW, none, in, erf_slope, 21)                         \
     ROW(X, gelu_erf, gelu_erf_of, 44, true, WEIR_HALF_FOLLOW, none, in, gelu_erf_slope, 66)             \
     ROW(X, reciprocal, reciprocal_of, 1, false, WEIR_HALF_FOLLOW, none, out, reciprocal_slope, 3)       \
     ROW(X, softplus, softplus_of, 46, false, WEIR_HALF_FOLLOW, none, in, fast_sigmoid, 22)
+
+#define SLOPE_ROWS(ROW, X)                                                          \
+    PLAIN_SLOPE_ROWS(ROW, X)                                                        \
+    ROW(X, sin, fast_sin, 40, false, WEIR_HALF_NEVER, none, in, fast_cos, 41)       \
+    ROW(X, cos, fast_cos, 40, false, WEIR_HALF_NEVER, none, in, cos_slope, 41)
 
 #define FLAT_ROWS(ROW, X)                                        \
     ROW(X, floor, floorf, 1, WEIR_HALF_FOLLOW, none)             \
@@ -54,14 +57,15 @@
 /* name, f: of integers, which wrap around */
 #define WHOLE_ROWS(ROW, X) ROW(X, neg, whole_neg) ROW(X, abs, whole_abs) ROW(X, sign, whole_sign)
 
-#define PAIR_ROWS(ROW, X)                                                 \
+#define PLAIN_PAIR_ROWS(ROW, X)                                           \
     ROW(X, add, pair_add, sign_sum, WEIR_HALF_FOLLOW, wrapping)           \
     ROW(X, sub, pair_sub, sign_sum, WEIR_HALF_FOLLOW, wrapping)           \
     ROW(X, mul, pair_mul, sign_product, WEIR_HALF_FOLLOW, wrapping)       \
     ROW(X, div, pair_div, sign_quotient, WEIR_HALF_FOLLOW, real)          \
     ROW(X, min2, pair_min, sign_broadcast, WEIR_HALF_FOLLOW, ordered)     \
-    ROW(X, max2, pair_max, sign_broadcast, WEIR_HALF_FOLLOW, ordered)     \
-    ROW(X, pow, powf, sign_broadcast, WEIR_HALF_NEVER, real)
+    ROW(X, max2, pair_max, sign_broadcast, WEIR_HALF_FOLLOW, ordered)
+
+#define PAIR_ROWS(ROW, X) PLAIN_PAIR_ROWS(ROW, X) ROW(X, pow, powf, sign_broadcast, WEIR_HALF_NEVER, real)
 
 #define SLOPE_PAIR_ROWS(ROW, X) ROW(X, pow_da, pow_slope_a, real) ROW(X, pow_db, pow_slope_b, real)
 
@@ -79,6 +83,10 @@
 #define ELEMENT_FUNCTIONS(X) FUNCTION_ROWS(ELEMENT_NAME, X) SLOPE_ROWS(ELEMENT_NAME, X) FLAT_ROWS(ELEMENT_NAME, X)
 #define ELEMENT_GRADIENTS(X) SLOPE_ROWS(ELEMENT_GRAD, X)
 #define ELEMENT_PAIRS(X) PAIR_ROWS(ELEMENT_NAME, X) SLOPE_PAIR_ROWS(ELEMENT_NAME, X)
+/* Those that are steps of chains on a card: pow, sin and cos take more registers than a chain has. */
+#define ELEMENT_PLAIN_FUNCTIONS(X) FUNCTION_ROWS(ELEMENT_NAME, X) PLAIN_SLOPE_ROWS(ELEMENT_NAME, X) FLAT_ROWS(ELEMENT_NAME, X)
+#define ELEMENT_PLAIN_GRADIENTS(X) PLAIN_SLOPE_ROWS(ELEMENT_GRAD, X)
+#define ELEMENT_PLAIN_PAIRS(X) PLAIN_PAIR_ROWS(ELEMENT_NAME, X)
 #define ELEMENT_TESTS(X) TEST_ROWS(ELEMENT_NAME, X)
 
 #endif

@@ -142,7 +142,7 @@ static size_t pool_workspace(const weir_op_args *args, weir_device_kind kind)
 static void terms_fill(const window *w, const pool_attrs *attrs, int rank, int64_t first, int64_t count, float *terms)
 {
     int64_t position[WINDOW_DIMS];
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; terms && i < count; i++) { /* an analyser does not see that a call has room for them */
         window_index(w->small, first + i, position);
         terms[i] = (float)pool_terms(attrs, w, rank, position);
     }

@@ -131,8 +131,8 @@ static float sum_of(vector v)
 static void taps_add(const plane_block *block, const int64_t *tap, int64_t taps, const float *dy, float *dw)
 {
     vector sum[TAPS] = {0};
-    int64_t at[TAPS];
-    for (int t = 0; t < TAPS; t++)
+    int64_t at[TAPS] = {0};
+    for (int t = 0; tap && t < TAPS; t++) /* an analyser does not see that a call has room for them */
         at[t] = tap[t < taps ? t : 0];
     for (int64_t r = 0; r < block->run_count && block->runs[r].count; r++) {
         const patch_run *run = &block->runs[r];

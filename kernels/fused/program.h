@@ -28,9 +28,9 @@
 #include "kernels/fused/fused.h"
 
 /* Members that are one step each: of one value, of a saved one and a gradient, of two values. */
-#define STEP_FUNCTIONS(X) ELEMENT_FUNCTIONS(X)
-#define STEP_GRADIENTS(X) ELEMENT_GRADIENTS(X)
-#define STEP_PAIRS(X) ELEMENT_PAIRS(X)
+#define STEP_FUNCTIONS(X) ELEMENT_PLAIN_FUNCTIONS(X)
+#define STEP_GRADIENTS(X) ELEMENT_PLAIN_GRADIENTS(X)
+#define STEP_PAIRS(X) ELEMENT_PLAIN_PAIRS(X)
 /* And those that take an attribute, or more than a value. */
 #define STEP_OTHERS(X)                                                                                         \
     X(affine) X(cast) X(add_many) X(dropout) X(dropout_grad) X(layernorm) X(rmsnorm) X(layernorm_grad)         \

@@ -228,6 +228,7 @@ template <class T, class ID> struct line_sums {
     {
         int64_t to = 0, from = 0;
         bool have = true;
+#pragma unroll 1 /* so that few registers are needed */
         for (int d = rank - 1; d >= 0; d--) {
             if (d == axis)
                 continue;
@@ -237,8 +238,10 @@ template <class T, class ID> struct line_sums {
             from += index * id_stride[d];
             have = have && index < id_dim[d];
         }
+#pragma unroll 1
         for (int64_t i = 0; i < a.here; i++)
             sums[to + i * a.step] = add ? dx[to + i * a.step] : 0;
+#pragma unroll 1
         for (int64_t i = 0; have && i < id_dim[axis]; i++) {
             const int64_t at = from + i * id_stride[axis], place = a.place(ids[at]);
             if (place >= 0)
@@ -246,6 +249,7 @@ template <class T, class ID> struct line_sums {
             else if (place == NOWHERE)
                 refuse(say, at, id_said(ids[at]));
         }
+#pragma unroll 1
         for (int64_t i = 0; i < a.here; i++)
             dx[to + i * a.step] = (float)sums[to + i * a.step];
     }
