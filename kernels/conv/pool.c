@@ -251,7 +251,7 @@ static void plane_average_grad(const weir_kernel_args *args, const unpooling *u,
     const int64_t small = window_small(w);
     const float *dy = real_in(&args->in[0], plane * small, small, u->dy);
     int64_t index[WINDOW_DIMS];
-    for (int64_t i = 0; i < small; i++)
+    for (int64_t i = 0; u->terms && i < small; i++) /* as in terms_fill() */
         u->dy[i] = dy[i] / u->terms[i];
     for (int64_t t = 0; t < window_taps(w); t++) {
         window_index(w->kernel, t, index);

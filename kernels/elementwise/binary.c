@@ -162,7 +162,7 @@ static weir_status binary_run(const weir_kernel_args *args, const binary_row *ro
     nest_broadcast(&n, &args->in[0].shape);
     nest_broadcast(&n, &args->in[1].shape);
     nest_collapse(&n);
-    const int64_t count = nest_rows(&n), inner = nest_inner(&n);
+    const int64_t count = row ? nest_rows(&n) : 0, inner = nest_inner(&n); /* infer takes no dtype without a row */
     nest_pos pos = {0};
     for (int64_t r = 0; r < count && inner; r++, nest_step(&n, &pos))
         if (half)
