@@ -40,6 +40,7 @@ template <class T> struct running_sums {
         const int64_t step = reverse ? -l.step : l.step;
         int64_t at = l.first(i, l.size) + (reverse ? (l.size - 1) * l.step : 0);
         decltype(term_of(*x)) sum = 0;
+#pragma unroll 1 /* so that few registers are needed */
         for (int64_t k = 0; k < l.size; k++, at += step) {
             const auto all = sum + term_of(x[at]);
             sum_store(y + at, exclusive ? sum : all);

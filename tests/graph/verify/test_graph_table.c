@@ -24,7 +24,7 @@
 #include "tests/support/small_plans.h"
 #include "tests/support/untrusted.h"
 
-TestSuite(graph_table, .timeout = 600);
+TestSuite(graph_table, .timeout = FULL(6000, 600));
 
 enum { SEED = 4711, MODELS = EFFORT(FULL(60, 8), 3, 1), CHANGES = EFFORT(FULL(100000, 3000), 1500, 300) };
 

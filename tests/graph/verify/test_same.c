@@ -18,7 +18,7 @@
 #include "tests/support/run.h"
 #include "tests/support/sample_plan.h"
 
-TestSuite(same, .timeout = 600);
+TestSuite(same, .timeout = FULL(6000, 600));
 
 enum { MODELS = EFFORT(FULL(100, 12), 2, 1), LAYOUTS = 4, SEED = 4711 };
 enum { EACH = EFFORT(FULL(1, 5), 29, 29), CHANGES = EFFORT(FULL(10000, 1000), 100, 100) };
