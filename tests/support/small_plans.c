@@ -207,6 +207,64 @@ static weir_plan *choices(weir_graph *g)
     return weir_compile(g, .micro_batches = 2);
 }
 
+/* ---- elements by index ---- */
+
+/* Values without inputs, parts by steps and ids, other sizes, sums and the largest along a line. */
+static weir_plan *indexes(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {4, 3}, .name = "x", .sbp = {S(0)}, .micro = true), *at;
+        weir_tensor *p = weir_param(g, WEIR_F32, {4, 3}, .name = "p", .init = WEIR_UNIFORM(1, 2));
+        weir_tensor *h = weir_mul(x, weir_add(p, weir_add(weir_range(g, WEIR_F32, 3), weir_constant(g, WEIR_F32, {4, 1}, .value = 0.5))));
+        weir_tensor *best = weir_top_k(weir_slice(h, 0, 3, 2, .step = -2), 2, -1, &at), *ids = weir_argmax(h, .axis = 1); /* [2, 2] and [4] */
+        weir_tensor *wide = weir_resize(weir_cumsum(h, 1), {4, 5}, .mode = WEIR_RESIZE_LINEAR);
+        weir_tensor *all = weir_add(weir_sum(weir_gather(h, ids, 0)), weir_sum(weir_gather_nd(h, weir_reshape(ids, {4, 1}), 0)));
+        all = weir_add(all, weir_sum(weir_gather_elements(h, weir_reshape(ids, {4, 1}), 1)));
+        all = weir_add(all, weir_add(weir_mean(wide), weir_mean(weir_prod(h, .axes = {1}, .axis_count = 1))));
+        weir_fetch(at, .name = "where");
+        weir_train(weir_add(all, weir_sum(best)), weir_sgd());
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
+/* ---- optimizers ---- */
+
+static weir_plan *updated(weir_graph *g, weir_optimizer optimizer)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *x = weir_input(g, WEIR_F32, {2, 3}, .name = "x", .sbp = {S(0)}, .micro = true), *y = weir_linear(x, 4);
+        weir_train(weir_mean(weir_mul(y, y)), optimizer, .ema = 0.9, .norm = "norm");
+    }
+    return weir_compile(g);
+}
+
+static weir_plan *adam(weir_graph *g)
+{
+    return updated(g, weir_adam(.warmup = 2, .total = 5, .schedule = WEIR_SCHEDULE_LINEAR, .groups = {{.match = "*bias", .clip_norm = 1}}));
+}
+
+static weir_plan *adagrad(weir_graph *g)
+{
+    return updated(g, weir_adagrad());
+}
+
+static weir_plan *lion(weir_graph *g)
+{
+    return updated(g, weir_lion(.weight_decay = 0.1));
+}
+
+static weir_plan *lamb(weir_graph *g)
+{
+    return updated(g, weir_lamb(.clip_norm = 1));
+}
+
+static weir_plan *nesterov(weir_graph *g)
+{
+    return updated(g, weir_sgd(.momentum = 0.9, .nesterov = true));
+}
+
 /* ---- pair ---- */
 
 static weir_tensor *pair_model(weir_graph *g, int64_t rows)
@@ -290,6 +348,26 @@ static weir_plan *filed_sgd(weir_graph *g)
     return filed_states(g, weir_sgd(.momentum = 0.9, .lr = 0.1));
 }
 
+static weir_plan *filed_adam(weir_graph *g)
+{
+    return filed_states(g, weir_adam());
+}
+
+static weir_plan *filed_adagrad(weir_graph *g)
+{
+    return filed_states(g, weir_adagrad());
+}
+
+static weir_plan *filed_lion(weir_graph *g)
+{
+    return filed_states(g, weir_lion());
+}
+
+static weir_plan *filed_nesterov(weir_graph *g)
+{
+    return filed_states(g, weir_sgd(.momentum = 0.9, .nesterov = true));
+}
+
 static weir_plan *filed_gpt(weir_graph *g)
 {
     gpt_graph(g);
@@ -299,7 +377,8 @@ static weir_plan *filed_gpt(weir_graph *g)
 static weir_plan *make(int which, bool with_graph)
 {
     static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_adamw,
-                                                                        filed_gpt, filed_sgd, choices};
+                                                                        filed_gpt, filed_sgd, choices, indexes, adam, adagrad, lion, lamb,
+                                                                        nesterov, filed_adam, filed_adagrad, filed_lion, filed_nesterov};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan || (with_graph && table_keep(plan, g))) {

@@ -13,7 +13,7 @@
 
 #include "graph/plan/form/plan.h"
 
-enum { SMALL_PLANS = 9 };
+enum { SMALL_PLANS = 19 };
 
 /* Owned by the caller; without bindings. A mistake is said, and aborts. */
 weir_plan *small_plan(int which);

@@ -117,6 +117,8 @@ static void find_in_pop(finding *x, int id, int at)
         int last = last_use(x, t), of = t->family != NONE ? family_block(x, t, at) : block_in_place(x, op, at, o);
         if (of < 0)
             of = block_new(x, t->bytes, at, last);
+        if (x->c->pool.failed)
+            return;
         x->to->of_tensor[op->out[o]] = of;
         if (last > x->to->list.item[of].to)
             x->to->list.item[of].to = last;
