@@ -83,7 +83,7 @@
 #define ELEMENT_FUNCTIONS(X) FUNCTION_ROWS(ELEMENT_NAME, X) SLOPE_ROWS(ELEMENT_NAME, X) FLAT_ROWS(ELEMENT_NAME, X)
 #define ELEMENT_GRADIENTS(X) SLOPE_ROWS(ELEMENT_GRAD, X)
 #define ELEMENT_PAIRS(X) PAIR_ROWS(ELEMENT_NAME, X) SLOPE_PAIR_ROWS(ELEMENT_NAME, X)
-/* Those that are steps of chains on a card: pow, sin and cos take more registers than a chain has. */
+/* The steps of chains on a card: all but pow, sin and cos, which take more registers than a chain has. */
 #define ELEMENT_PLAIN_FUNCTIONS(X) FUNCTION_ROWS(ELEMENT_NAME, X) PLAIN_SLOPE_ROWS(ELEMENT_NAME, X) FLAT_ROWS(ELEMENT_NAME, X)
 #define ELEMENT_PLAIN_GRADIENTS(X) PLAIN_SLOPE_ROWS(ELEMENT_GRAD, X)
 #define ELEMENT_PLAIN_PAIRS(X) PLAIN_PAIR_ROWS(ELEMENT_NAME, X)
