@@ -28,8 +28,9 @@ static bool steps_are_within(const step_attrs *attrs, int64_t size, char *error,
     const int64_t first = attrs->first, count = attrs->count, step = attrs->step;
     if (!step || step == INT64_MIN)
         return REFUSE("a step of %lld: it must not be 0", (long long)step);
-    const int64_t room = step > 0 ? size - 1 - first : first;
-    if (first < 0 || first >= size || count < 1 || count - 1 > room / (step > 0 ? step : -step))
+    const bool begins = first >= 0 && first < size;
+    const int64_t room = !begins ? 0 : step > 0 ? size - 1 - first : first;
+    if (!begins || count < 1 || count - 1 > room / (step > 0 ? step : -step))
         return REFUSE("%lld elements from %lld on with a step of %lld are not all within the dimension, which has %lld",
                       (long long)count, (long long)first, (long long)step, (long long)size);
     return true;
