@@ -105,7 +105,7 @@ static void pool_cost(const weir_op_args *args, weir_cost *cost)
     const pool_attrs *attrs = args->attrs;
     const int64_t a = weir_shape_count(&args->in[args->in_count - 1].shape), b = weir_shape_count(&args->out[0].shape);
     double taps = 1;
-    for (int d = 0; d < args->in[0].shape.rank - 2; d++)
+    for (int d = 0; d < args->in[0].shape.rank - 2 && d < WINDOW_DIMS; d++)
         taps *= (double)attrs->window.kernel[d];
     cost_moved(args, cost, taps * (double)(a < b ? a : b));
 }

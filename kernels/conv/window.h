@@ -48,7 +48,7 @@ typedef struct window {
 FORMULA window window_of(const window_attrs *attrs, const weir_shape *large, const weir_shape *small)
 {
     window w;
-    const int lacks = WINDOW_DIMS + 2 - large->rank;
+    const int spatial = large->rank - 2 < WINDOW_DIMS ? large->rank - 2 : WINDOW_DIMS, lacks = WINDOW_DIMS - spatial; /* any rank */
     for (int d = 0; d < WINDOW_DIMS; d++) {
         const int own = d - lacks;
         w.large[d] = own < 0 ? 1 : large->dim[own + 2];
