@@ -91,7 +91,8 @@ int64_t weir_shape_count(const weir_shape *shape)
         return 0;
     int64_t count = 1;
     for (int d = 0; d < shape->rank; d++)
-        count *= shape->dim[d];
+        if (__builtin_mul_overflow(count, shape->dim[d], &count))
+            count = INT64_MAX;
     return count;
 }
 

@@ -118,7 +118,7 @@ typedef struct weir_shape {
     int64_t dim[WEIR_DIMS_MAX];
 } weir_shape;
 
-int64_t weir_shape_count(const weir_shape *shape); /* elements; 1 for a scalar */
+int64_t weir_shape_count(const weir_shape *shape); /* elements; 1 for a scalar; INT64_MAX if there are more */
 bool weir_shape_equal(const weir_shape *a, const weir_shape *b);
 
 /* One SBP, see above. WEIR_S(-1) is the last dimension. Plain numbers are no SBP: .sbp = {1} is a mistake. */

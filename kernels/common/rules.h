@@ -45,18 +45,6 @@ void sign_alike_grad(const weir_op_args *args, weir_signature_list *list);
 /* cost: every operand is moved once; `flops` in all. */
 void cost_moved(const weir_op_args *args, weir_cost *cost, double flops);
 
-/* The elements of a shape, at most `most` of them: for scratch, also of shapes that no memory can hold. */
-static inline int64_t shape_count_most(const weir_shape *shape, int64_t most)
-{
-    int64_t count = 1;
-    for (int d = 0; d < shape->rank; d++) {
-        if (shape->dim[d] <= 0)
-            return 0;
-        count = shape->dim[d] > most / count ? most : count * shape->dim[d];
-    }
-    return count;
-}
-
 #define RULES_SHAPE_TEXT 160 /* bytes, enough for shape_text() */
 
 #endif

@@ -48,7 +48,8 @@ static inline int64_t shape_size(const weir_shape *shape, int first, int end)
 {
     int64_t count = 1;
     for (int d = first; d < end; d++)
-        count *= shape->dim[d];
+        if (__builtin_mul_overflow(count, shape->dim[d], &count))
+            count = INT64_MAX;
     return count;
 }
 

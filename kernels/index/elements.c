@@ -120,8 +120,9 @@ static void gather_elements_grad_cost(const weir_op_args *args, weir_cost *cost)
 /* A sum for each element. For shapes that no memory can hold it is more than any memory, too. */
 static size_t gather_elements_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
+    const int64_t most = INT64_C(1) << 48, count = weir_shape_count(&args->out[0].shape);
     (void)kind;
-    return (size_t)shape_count_most(&args->out[0].shape, INT64_C(1) << 48) * sizeof(double);
+    return (size_t)(count < most ? count : most) * sizeof(double);
 }
 
 /* ---- kernels ---- */

@@ -244,7 +244,7 @@ static void grad_cost(const weir_op_args *args, weir_cost *cost)
 /* A row for each id. For shapes that no memory can hold it is more than any memory, too. */
 static size_t rows_bytes(const weir_shape *ids)
 {
-    const int64_t most = INT64_C(1) << 48, count = shape_count_most(ids, most);
+    const int64_t most = INT64_C(1) << 48, count = weir_shape_count(ids);
     return (size_t)(count < most ? count : most) * sizeof(int64_t);
 }
 

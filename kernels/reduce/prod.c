@@ -52,9 +52,9 @@ static void prod_grad_cost(const weir_op_args *args, weir_cost *cost)
 /* For shapes that no memory can hold it is more than any memory, too. On a GPU all results are walked at once. */
 static size_t prod_grad_workspace(const weir_op_args *args, weir_device_kind kind)
 {
-    const int64_t all = shape_count_most(&args->in[0].shape, INT64_C(1) << 48);
+    const int64_t most = INT64_C(1) << 48, all = weir_shape_count(&args->in[0].shape);
     (void)kind;
-    return (size_t)all * (sizeof(double) + sizeof(int64_t));
+    return (size_t)(all < most ? all : most) * (sizeof(double) + sizeof(int64_t));
 }
 
 /* The terms of each result, and where they lie behind the first. */
