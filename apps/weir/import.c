@@ -18,7 +18,7 @@ enum { NAME_BYTES = 256 }; /* of an input or output */
 
 /* Options as they are on the command line, and as the library takes them. */
 struct import {
-    const char *model, *plan, *params, *memory;
+    const char *model, *plan, *params;
     options_list shapes, values, states;
     weir_onnx_opts opts;
     weir_compile_opts compile;

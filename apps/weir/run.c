@@ -389,27 +389,22 @@ static int prepare_files(runner *r, const options_list *feeds, const options_lis
     return status;
 }
 
-/* Whether the parameter starts as zeros: an imported plan's parameters do, as their values are in a file. */
-static bool starts_as_zeros(const weir_plan *plan, const plan_param *param)
-{
-    for (uint32_t i = 0; i < plan->inits_count; i++)
-        for (uint32_t s = 0; s < param->shards.count; s++)
-            if (plan->inits[i].tensor.i == plan->shards[param->shards.first + s].i && plan->inits[i].kind != WEIR_INIT_ZERO)
-                return false;
-    return true;
-}
-
-/* A plan of which every parameter starts as zeros, and stays so, has not what it was made with. */
+/* Tells of a plan of which every value starts as zeros and every parameter stays so: it lacks the file of its parameters. */
 static void tell_zeros(const weir_plan *plan)
 {
-    uint32_t zeros = 0, all = 0;
+    uint32_t parameters = 0;
+    for (uint32_t i = 0; i < plan->inits_count; i++)
+        if (plan->inits[i].kind != WEIR_INIT_ZERO)
+            return;
     for (uint32_t p = 0; p < plan->params_count; p++) {
-        const bool counts = plan->params[p].kind == PLAN_KEEP_PARAMETER;
-        all += counts;
-        zeros += counts && plan->params[p].frozen && starts_as_zeros(plan, &plan->params[p]);
+        if (plan->params[p].kind != PLAN_KEEP_PARAMETER)
+            continue;
+        if (!plan->params[p].frozen)
+            return;
+        parameters++;
     }
-    if (all && zeros == all)
-        fprintf(stderr, "%s: all %u parameters are zeros; load them with --load-params PATH\n", program, all);
+    if (parameters)
+        fprintf(stderr, "%s: all %u parameters are zeros; load them with --load-params PATH\n", program, parameters);
 }
 
 static int open_session(runner *r, const char *params, const char *trace)

@@ -52,11 +52,10 @@ typedef struct onnx_importer {
     const onnx_node *node;   /* that is being converted */
     weir_src src;            /* of it */
     int made;                /* tensors that it made besides its outputs */
-    int depth;               /* of graphs inside of graphs */
     weir_status status;      /* of the first fault */
 } onnx_importer;
 
-typedef bool (*onnx_convert)(onnx_importer *im, const onnx_node *node);
+typedef bool (*onnx_convert)(onnx_importer *im); /* of im->node */
 
 /* An operator that is known. */
 typedef struct onnx_operator {
@@ -71,7 +70,7 @@ const onnx_operator *onnx_operator_find(const char *op);
 
 /* ---- faults ---- */
 
-/* "model.onnx: node 12 'conv1' (Conv): ..." */
+/* "model.onnx:12: Conv conv1: ..." */
 bool onnx_refuse(onnx_importer *im, weir_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 #define ONNX_UNSUPPORTED(im, ...) onnx_refuse((im), WEIR_E_UNSUPPORTED, __VA_ARGS__)
 #define ONNX_WRONG(im, ...) onnx_refuse((im), WEIR_E_ARGUMENT, __VA_ARGS__)
@@ -84,6 +83,8 @@ onnx_value *onnx_value_find(onnx_importer *im, const char *name);
 /* The same, and makes it if there is none. NULL: no memory. */
 onnx_value *onnx_value_make(onnx_importer *im, const char *name);
 
+/* Counts the readers of all names of a graph. */
+bool onnx_count_readers(onnx_importer *im, const onnx_graph *graph);
 /* The only node that reads output k of this node; NULL: none or several do, or it is an output of the model. */
 const onnx_node *onnx_only_reader(onnx_importer *im, int k);
 /* How many nodes read a name. */
@@ -98,25 +99,38 @@ weir_tensor *onnx_tensor_in(onnx_importer *im, int i);
 const onnx_array *onnx_known_in(onnx_importer *im, int i);
 /* The same as integers: at most `room`, to `list`. -1: a fault. */
 int onnx_integers_in(onnx_importer *im, int i, int64_t *list, int room);
+/* Sizes as weir has them: at most six, and none of 0. False after a fault. */
+bool onnx_shape_of(onnx_importer *im, const char *name, int rank, const int64_t *dim, weir_shape *shape);
 /* Rank and sizes of a value, known or not. */
 weir_shape onnx_shape(onnx_importer *im, const onnx_value *value);
 
 bool onnx_set_tensor(onnx_importer *im, int out, weir_tensor *tensor, int type);
+/* Output 0, with the type of input 0. */
+bool onnx_set_alike(onnx_importer *im, weir_tensor *tensor);
 bool onnx_set_known(onnx_importer *im, int out, const onnx_array *array);
-/* Output k is input i. */
+/* Output k is another value, or input i. */
+bool onnx_set_value(onnx_importer *im, int out, const onnx_value *from);
 bool onnx_set_same(onnx_importer *im, int out, int in);
 /* A new array with room for its elements; NULL after a fault. */
 onnx_array *onnx_array_new(onnx_importer *im, int type, int rank, const int64_t *dim);
 onnx_array *onnx_scalar(onnx_importer *im, int type, double value);
-/* A parameter with these elements, which only the node that is being converted reads. */
+/* A parameter with these elements; one that does not train is weir_constant() if all are equal. NULL after a fault. */
+weir_tensor *onnx_parameter(onnx_importer *im, const char *name, const onnx_array *array, bool trains);
+/* The same, frozen, which only the node that is being converted reads. */
 weir_tensor *onnx_constant(onnx_importer *im, const onnx_array *array);
 
+/* `base`, or if something of the graph has that name, one that begins with it. */
+const char *onnx_fresh_name(onnx_importer *im, const char *base);
 /* A name for a tensor of the node beside its outputs, and that of output k. */
 const char *onnx_name(onnx_importer *im);
 const char *onnx_out_name(onnx_importer *im, int out);
 /* Options of a DSL function: .src and .name are the node's, or those of a part of it. */
 #define ONNX_OPTS(im, type, ...) WEIR_OPTS_AT((im)->src, type, .name = __VA_ARGS__)
 #define ONNX_PART(im, type, ...) WEIR_OPTS_AT((im)->src, type, .name = onnx_name(im), ##__VA_ARGS__)
+
+/* The same for functions that take a name alone. */
+#define PART(im) ONNX_PART(im, weir_op_opts)
+#define OUT(im) ONNX_OPTS(im, weir_op_opts, onnx_out_name((im), 0))
 
 /* ---- types ---- */
 

@@ -36,39 +36,60 @@ static double not_a_number(double x)
 {
     return x != x;
 }
+static int64_t whole_minus(int64_t x)
+{
+    return (int64_t)(0 - (uint64_t)x);
+}
+static int64_t whole_abs(int64_t x)
+{
+    return x < 0 ? whole_minus(x) : x;
+}
 
 static const struct one {
     const char *op;
     double (*f)(double);
-    bool truth; /* the result is a bool */
+    int64_t (*whole)(int64_t); /* of integers of all 64 bits; NULL: f is exact enough */
+    bool truth;                /* the result is a bool */
 } ones[] = {
-    {"Neg", minus, false},      {"Abs", fabs, false},         {"Sqrt", sqrt, false},  {"Exp", exp, false},
-    {"Log", log, false},        {"Floor", floor, false},      {"Ceil", ceil, false},  {"Round", rint, false},
-    {"Sign", sign, false},      {"Reciprocal", inverse, false}, {"Sin", sin, false},  {"Cos", cos, false},
-    {"Tanh", tanh, false},      {"Sigmoid", sigmoid, false},  {"Relu", positive, false}, {"Erf", erf, false},
-    {"Not", negated, true},     {"IsNaN", not_a_number, true},
+    {"Neg", minus, whole_minus, false},
+    {"Abs", fabs, whole_abs, false},
+    {"Sqrt", sqrt, NULL, false},
+    {"Exp", exp, NULL, false},
+    {"Log", log, NULL, false},
+    {"Floor", floor, NULL, false},
+    {"Ceil", ceil, NULL, false},
+    {"Round", rint, NULL, false},
+    {"Sign", sign, NULL, false},
+    {"Reciprocal", inverse, NULL, false},
+    {"Sin", sin, NULL, false},
+    {"Cos", cos, NULL, false},
+    {"Tanh", tanh, NULL, false},
+    {"Sigmoid", sigmoid, NULL, false},
+    {"Relu", positive, NULL, false},
+    {"Erf", erf, NULL, false},
+    {"Not", negated, NULL, true},
+    {"IsNaN", not_a_number, NULL, true},
 };
 
-bool onnx_fold_unary(onnx_importer *im, const onnx_node *node)
+bool onnx_fold_unary(onnx_importer *im)
 {
     const onnx_array *a = onnx_known_in(im, 0);
     const struct one *one = ones;
-    while (one < ones + sizeof ones / sizeof *ones && strcmp(one->op, node->op) != 0)
+    while (strcmp(one->op, im->node->op) != 0) /* table.c names no other operator for this function */
         one++;
-    onnx_array *y = a && one < ones + sizeof ones / sizeof *ones ? onnx_array_new(im, one->truth ? ONNX_BOOL : a->type, a->rank, a->dim)
-                                                                 : NULL;
-    if (!y)
-        return im->status ? false : ONNX_UNSUPPORTED(im, "it is not computed at import");
-    for (int64_t i = 0; i < array_count(y); i++)
-        array_set_real(y, i, one->f(array_real(a, i)));
+    onnx_array *y = a ? onnx_array_new(im, one->truth ? ONNX_BOOL : a->type, a->rank, a->dim) : NULL;
+    for (int64_t i = 0; y && i < array_count(y); i++)
+        if (one->whole && !onnx_type_real(a->type))
+            array_set_integer(y, i, one->whole(array_integer(a, i)));
+        else
+            array_set_real(y, i, one->f(array_real(a, i)));
     return onnx_set_known(im, 0, y);
 }
 
-bool onnx_fold_cast(onnx_importer *im, const onnx_node *node)
+bool onnx_fold_cast(onnx_importer *im)
 {
     const onnx_array *a = onnx_known_in(im, 0);
     onnx_array *y = a ? onnx_array_new(im, (int)onnx_int(im, "to", ONNX_FLOAT), a->rank, a->dim) : NULL;
-    (void)node;
     if (y)
         array_convert(a, y);
     return onnx_set_known(im, 0, y);
@@ -161,10 +182,10 @@ static const onnx_array *two(onnx_importer *im, const onnx_array *a, const onnx_
     return y;
 }
 
-bool onnx_fold_binary(onnx_importer *im, const onnx_node *node)
+bool onnx_fold_binary(onnx_importer *im)
 {
     const onnx_array *y = onnx_known_in(im, 0);
-    for (int i = 1; y && i < node->in.count; i++) {
+    for (int i = 1; y && i < im->node->in.count; i++) {
         const onnx_array *b = onnx_known_in(im, i);
         y = b ? two(im, y, b) : NULL;
     }
@@ -188,12 +209,11 @@ static int64_t broadcast_at(const onnx_array *a, int rank, const int64_t *dim, i
     return at;
 }
 
-bool onnx_fold_where(onnx_importer *im, const onnx_node *node)
+bool onnx_fold_where(onnx_importer *im)
 {
     const onnx_array *in[3];
     int64_t dim[ONNX_DIMS_MAX];
     int rank = 0;
-    (void)node;
     for (int i = 0; i < 3; i++)
         if (!(in[i] = onnx_known_in(im, i)))
             return false;
@@ -218,11 +238,10 @@ bool onnx_fold_where(onnx_importer *im, const onnx_node *node)
     return onnx_set_known(im, 0, y);
 }
 
-bool onnx_fold_non_zero(onnx_importer *im, const onnx_node *node)
+bool onnx_fold_non_zero(onnx_importer *im)
 {
     const onnx_array *a = onnx_known_in(im, 0);
     int64_t found = 0;
-    (void)node;
     for (int64_t i = 0; a && i < array_count(a); i++)
         found += array_real(a, i) != 0;
     const int64_t dim[] = {a ? a->rank : 0, found};
@@ -240,42 +259,64 @@ bool onnx_fold_non_zero(onnx_importer *im, const onnx_node *node)
     return onnx_set_known(im, 0, y);
 }
 
-/* ReduceSum, ReduceProd, ReduceMin, ReduceMax, ReduceMean. */
-bool onnx_fold_reduce(onnx_importer *im, const onnx_node *node)
+/* The operator on two elements that a reduction repeats. */
+static const char *repeated(const char *reduction)
 {
-    const onnx_array *a = onnx_known_in(im, 0);
-    int axes[ONNX_DIMS_MAX], count = a ? onnx_axes(im, 1, a->rank, axes) : -1, rank = 0;
-    int64_t dim[ONNX_DIMS_MAX], kept[ONNX_DIMS_MAX];
-    const char *op = node->op + strlen("Reduce");
-    if (count < 0)
-        return false;
-    if (!count && onnx_int(im, "noop_with_empty_axes", 0))
-        return onnx_set_same(im, 0, 0);
-    for (int d = 0; d < a->rank; d++) {
-        bool goes = !count;
+    const char *kind = reduction + strlen("Reduce");
+    return !strcmp(kind, "Prod") ? "Mul" : !strcmp(kind, "Min") || !strcmp(kind, "Max") ? kind : "Add";
+}
+
+/* y[to] = y[to] op x[i], or x[i] if it is the first. Sums of reals are rounded each time, as elements of y. */
+static void reduce_one(const char *op, const onnx_array *x, int64_t i, const onnx_array *y, int64_t to, bool first)
+{
+    double number = array_real(x, i);
+    int64_t integer = array_integer(x, i);
+    if (onnx_type_real(x->type)) {
+        if (!first)
+            real(op, array_real(y, to), number, &number);
+        array_set_real(y, to, number);
+    } else {
+        if (!first)
+            whole(op, array_integer(y, to), integer, &integer);
+        array_set_integer(y, to, integer);
+    }
+}
+
+/* The result's sizes with the axes kept as 1, and as the node wants them; the rank of these, or -1 after a fault. */
+static int reduced_sizes(onnx_importer *im, const onnx_array *a, int64_t *dim, int64_t *kept)
+{
+    int axes[ONNX_DIMS_MAX], rank = 0;
+    const int count = onnx_axes(im, 1, a->rank, axes);
+    const bool none = !count && onnx_int(im, "noop_with_empty_axes", 0);
+    for (int d = 0; d < a->rank && count >= 0; d++) {
+        bool goes = !count && !none;
         for (int i = 0; i < count; i++)
             goes |= axes[i] == d;
         dim[d] = goes ? 1 : a->dim[d];
         if (!goes || onnx_int(im, "keepdims", 1))
             kept[rank++] = dim[d];
     }
-    onnx_array all = {.rank = a->rank};
-    memcpy(all.dim, dim, sizeof all.dim);
-    onnx_array *y = onnx_array_new(im, a->type, rank, kept);
-    double *sum = y ? POOL_NEW(im->pool, double, array_count(y) + 1) : NULL;
-    bool *there = sum ? POOL_NEW(im->pool, bool, array_count(y) + 1) : NULL;
+    return count < 0 ? -1 : rank;
+}
+
+/* ReduceSum, ReduceProd, ReduceMin, ReduceMax, ReduceMean. */
+bool onnx_fold_reduce(onnx_importer *im)
+{
+    const onnx_array *a = onnx_known_in(im, 0);
+    onnx_array wide = {.rank = a ? a->rank : 0};
+    int64_t kept[ONNX_DIMS_MAX];
+    const int rank = a ? reduced_sizes(im, a, wide.dim, kept) : -1;
+    onnx_array *y = rank < 0 ? NULL : onnx_array_new(im, a->type, rank, kept);
+    bool *there = y ? POOL_NEW(im->pool, bool, array_count(y) + 1) : NULL;
     if (!there)
         return im->status ? false : onnx_no_memory(im);
     for (int64_t i = 0; i < array_count(a); i++) {
-        const int64_t to = broadcast_at(&all, a->rank, a->dim, i);
-        const double x = array_real(a, i);
-        if (!there[to])
-            sum[to] = x;
-        else
-            sum[to] = !strcmp(op, "Prod") ? sum[to] * x : !strcmp(op, "Min") ? fmin(sum[to], x) : !strcmp(op, "Max") ? fmax(sum[to], x) : sum[to] + x;
+        const int64_t to = broadcast_at(&wide, a->rank, a->dim, i);
+        reduce_one(repeated(im->node->op), a, i, y, to, !there[to]);
         there[to] = true;
     }
-    for (int64_t i = 0; i < array_count(y); i++)
-        array_set_real(y, i, strcmp(op, "Mean") ? sum[i] : sum[i] * (double)array_count(y) / (double)array_count(a));
+    const double terms = (double)array_count(a) / (double)(array_count(y) ? array_count(y) : 1);
+    for (int64_t i = 0; !strcmp(im->node->op, "ReduceMean") && i < array_count(y); i++)
+        array_set_real(y, i, array_real(y, i) / terms);
     return onnx_set_known(im, 0, y);
 }

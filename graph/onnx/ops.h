@@ -7,12 +7,12 @@
 
 #define ONNX_OP_LIST(X)                                                                                          \
     X(unary) X(leaky) X(exponential) X(softsign) X(arithmetic) X(sum) X(cast) X(ratio)                                    \
-    X(identity) X(dropout) X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(slice) X(concat) X(split) X(gather) X(tile) \
+    X(identity) X(dropout) X(reshape) X(transpose) X(slice) X(concat) X(split) X(gather) X(tile) \
     X(matmul) X(gemm) X(reduce) X(global_pool) X(softmax) X(batch_norm) X(layer_norm) X(instance_norm) X(mean_variance) X(lp_norm) \
     X(recurrent) X(depth) X(expand) X(arg) X(conv) X(conv_transpose) X(pool) X(lrn) \
     X(pair) X(pow) X(where) X(truth) X(is_inf) X(clip) X(hard) X(threshold) X(trilu) X(gather_at) X(one_hot) X(pad) X(resize) \
     X(hardmax) X(cumsum) X(top_k) X(loss)
-#define X(name) bool onnx_op_##name(onnx_importer *im, const onnx_node *node);
+#define X(name) bool onnx_op_##name(onnx_importer *im);
 ONNX_OP_LIST(X)
 #undef X
 

@@ -24,34 +24,30 @@ typedef struct recurrent {
     weir_tensor *h, *c;          /* NULL: zeros, before the first step */
 } recurrent;
 
-static const weir_op_opts *part(onnx_importer *im, weir_op_opts *opts)
-{
-    *opts = (weir_op_opts){.size = sizeof *opts, .src = im->src, .name = onnx_name(im)};
-    return opts;
-}
-#define PART part(m->im, &(weir_op_opts){0})
-
 static weir_tensor *rows(recurrent *m, weir_tensor *x, int axis, int64_t first, int64_t count)
 {
     return weir_tensor_type(x).shape.dim[axis] == count ? x : weir_slice_at(x, axis, first, count, ONNX_PART(m->im, weir_slice_opts));
 }
 
-/* Direction d of input i, whose first dimension counts directions, with `rank` sizes. A known one becomes a parameter of its own. */
+/* Direction d of input i, whose first dimension counts directions, with `rank` sizes. A known one becomes a parameter of its own, with
+ * the value's name if there is one direction; it trains if nothing else reads the value. */
 static weir_tensor *of_direction(recurrent *m, int i, int axis, int rank, const int64_t *dim)
 {
     const onnx_value *value = onnx_in(m->im, i);
     if (value && value->known && !axis) {
-        int64_t count = 1;
+        int64_t count = m->directions;
+        bool fits = true;
         onnx_array *own = POOL_NEW(m->im->pool, onnx_array, 1);
         for (int d = 0; d < rank; d++)
-            count *= dim[d];
-        if (!own || array_count(value->known) != count * m->directions)
+            fits = fits && !__builtin_mul_overflow(count, dim[d], &count);
+        if (!own || !fits || array_count(value->known) != count)
             return own ? ONNX_WRONG(m->im, "input %d has %lld elements, and not %lld", i, (long long)array_count(value->known),
-                                    (long long)(count * m->directions)), NULL : (onnx_no_memory(m->im), NULL);
+                                    (long long)count), NULL : (onnx_no_memory(m->im), NULL);
         *own = (onnx_array){.type = value->known->type, .rank = rank,
-                            .data = (char *)value->known->data + (size_t)(m->direction * count) * onnx_type_bytes(value->known->type)};
+                            .data = (char *)value->known->data + (size_t)(m->direction * (count / m->directions)) * onnx_type_bytes(value->known->type)};
         memcpy(own->dim, dim, sizeof *dim * (size_t)rank);
-        return onnx_constant(m->im, own);
+        const bool trains = value->weight && onnx_readers(m->im, value->name) == 1;
+        return onnx_parameter(m->im, m->directions == 1 ? onnx_fresh_name(m->im, value->name) : onnx_name(m->im), own, trains);
     }
     weir_tensor *x = onnx_tensor_in(m->im, i);
     if (!x)
@@ -69,12 +65,12 @@ static weir_tensor *gate(recurrent *m, weir_tensor *all, int g)
 
 static weir_tensor *sum(recurrent *m, weir_tensor *a, weir_tensor *b)
 {
-    return !a ? b : !b ? a : weir_add_at(a, b, PART);
+    return !a ? b : !b ? a : weir_add_at(a, b, PART(m->im));
 }
 
 static weir_tensor *times(recurrent *m, weir_tensor *a, weir_tensor *b)
 {
-    return !a || !b ? NULL : weir_mul_at(a, b, PART);
+    return !a || !b ? NULL : weir_mul_at(a, b, PART(m->im));
 }
 
 /* x w^T; NULL for zeros. */
@@ -90,11 +86,11 @@ static weir_tensor *activated(recurrent *m, weir_tensor *x, int k)
     const int each = m->gates == 1 ? 1 : m->gates == 3 ? 2 : 3, at = m->direction * each + k;
     const char *name = a && at < a->strings.count ? a->strings.item[at] : m->gates > 1 && !k ? "Sigmoid" : "Tanh";
     if (!strcmp(name, "Sigmoid"))
-        return weir_sigmoid_at(x, PART);
+        return weir_sigmoid_at(x, PART(m->im));
     if (!strcmp(name, "Tanh"))
-        return weir_tanh_at(x, PART);
+        return weir_tanh_at(x, PART(m->im));
     if (!strcmp(name, "Relu"))
-        return weir_relu_at(x, PART);
+        return weir_relu_at(x, PART(m->im));
     ONNX_UNSUPPORTED(m->im, "the activation %s; Sigmoid, Tanh and Relu can be", name);
     return x;
 }
@@ -111,7 +107,7 @@ static void step_gru(recurrent *m, weir_tensor *x)
     weir_tensor *z = gate(m, zr, 0), *r = gate(m, zr, 1), *last = rows(m, m->r, 0, two, m->hidden);
     weir_tensor *from = m->r_bias ? times(m, r, sum(m, product(m, m->h, last), m->r_bias)) : product(m, times(m, r, m->h), last);
     weir_tensor *next = activated(m, sum(m, gate(m, x, 2), from), 1);
-    weir_tensor *back = m->h ? weir_sub_at(m->h, next, PART) : weir_neg_at(next, PART); /* h' = next + z (h - next) */
+    weir_tensor *back = m->h ? weir_sub_at(m->h, next, PART(m->im)) : weir_neg_at(next, PART(m->im)); /* h' = next + z (h - next) */
     m->h = sum(m, next, times(m, z, back));
 }
 
@@ -228,9 +224,9 @@ static bool set_last(recurrent *m, int k, weir_tensor **last, int type)
     return onnx_set_tensor(m->im, k, concat(m, m->by_batch, last, m->directions), type);
 }
 
-bool onnx_op_recurrent(onnx_importer *im, const onnx_node *node)
+bool onnx_op_recurrent(onnx_importer *im)
 {
-    recurrent model = {.im = im, .gates = *node->op == 'R' ? 1 : *node->op == 'G' ? 3 : 4}, *m = &model;
+    recurrent model = {.im = im, .gates = *im->node->op == 'R' ? 1 : *im->node->op == 'G' ? 3 : 4}, *m = &model;
     weir_tensor *x = onnx_tensor_in(im, 0), *last_h[2] = {NULL}, *last_c[2] = {NULL}, *both[2] = {NULL};
     if (!x || !take_sizes(m, x))
         return false;

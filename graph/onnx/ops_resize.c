@@ -33,6 +33,9 @@ static bool take_pads(onnx_importer *im, int rank, weir_pad_opts *opts)
             axes[count] = count;
     if (given != 2 * count)
         return ONNX_WRONG(im, "it has %d pads for %d dimensions", given, count);
+    for (int i = 0; i < given; i++)
+        if (pads[i] < -INT32_MAX || pads[i] > INT32_MAX)
+            return ONNX_UNSUPPORTED(im, "a pad of %lld", (long long)pads[i]);
     for (int i = 0; i < count; i++) {
         opts->before[axes[i]] = pads[i];
         opts->after[axes[i]] = pads[count + i];
@@ -54,19 +57,19 @@ static weir_tensor *cut(onnx_importer *im, weir_tensor *x, weir_pad_opts *opts)
     return x;
 }
 
-bool onnx_op_pad(onnx_importer *im, const onnx_node *node)
+bool onnx_op_pad(onnx_importer *im)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
     weir_pad_opts opts = {.size = sizeof opts, .src = im->src, .name = onnx_out_name(im, 0), .value = onnx_real(im, "value", 0)};
     if (!x || (opts.mode = pad_mode(im)) < 0 || !take_pads(im, weir_tensor_type(x).shape.rank, &opts))
         return false;
-    if (onnx_has_in(node, 2)) {
+    if (onnx_has_in(im->node, 2)) {
         const onnx_array *value = onnx_known_in(im, 2);
         if (!value || array_count(value) != 1)
             return value ? ONNX_WRONG(im, "its value is not one number") : false;
         opts.value = array_real(value, 0);
     }
-    return onnx_set_tensor(im, 0, weir_pad_at(cut(im, x, &opts), &opts), onnx_in(im, 0)->type);
+    return onnx_set_alike(im, weir_pad_at(cut(im, x, &opts), &opts));
 }
 
 /* ---- other sizes ---- */
@@ -119,7 +122,7 @@ static bool take_sizes(onnx_importer *im, const weir_shape *shape, weir_resize_o
         if (axis < 0)
             return false;
         opts->scale[axis] = by_scale ? array_real(list, i) : 0;
-        opts->dims[axis] = by_scale ? (int64_t)floor((double)shape->dim[axis] * opts->scale[axis]) : array_integer(list, i);
+        opts->dims[axis] = by_scale ? integer_of(floor((double)shape->dim[axis] * opts->scale[axis])) : array_integer(list, i);
         if (opts->dims[axis] < 1 || (by_scale && !(opts->scale[axis] > 0)))
             return ONNX_UNSUPPORTED(im, "the result has no elements; weir has no empty tensors");
         if (by_scale && opts->coordinates == WEIR_COORDINATES_ALIGN_CORNERS &&
@@ -130,13 +133,12 @@ static bool take_sizes(onnx_importer *im, const weir_shape *shape, weir_resize_o
     return true;
 }
 
-bool onnx_op_resize(onnx_importer *im, const onnx_node *node)
+bool onnx_op_resize(onnx_importer *im)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
     weir_resize_opts opts = {.size = sizeof opts, .src = im->src, .name = onnx_out_name(im, 0)};
-    (void)node;
     if (!x)
         return false;
     const weir_shape shape = weir_tensor_type(x).shape;
-    return take_modes(im, &opts) && take_sizes(im, &shape, &opts) && onnx_set_tensor(im, 0, weir_resize_at(x, &opts), onnx_in(im, 0)->type);
+    return take_modes(im, &opts) && take_sizes(im, &shape, &opts) && onnx_set_alike(im, weir_resize_at(x, &opts));
 }

@@ -31,27 +31,20 @@ weir_tensor *onnx_transpose(onnx_importer *im, weir_tensor *x, const int *perm, 
     return same ? x : weir_transpose_at(x, &opts);
 }
 
-static bool set_reshaped(onnx_importer *im, int rank, const int64_t *dim)
+bool onnx_op_identity(onnx_importer *im)
 {
-    weir_tensor *x = onnx_tensor_in(im, 0), *y = x ? onnx_reshape(im, x, rank, dim, onnx_out_name(im, 0)) : NULL;
-    return y && onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
-}
-
-bool onnx_op_identity(onnx_importer *im, const onnx_node *node)
-{
-    (void)node;
     return onnx_set_same(im, 0, 0);
 }
 
 /* Dropout at inference passes everything on; its mask is all true. */
-bool onnx_op_dropout(onnx_importer *im, const onnx_node *node)
+bool onnx_op_dropout(onnx_importer *im)
 {
-    const onnx_value *training = onnx_has_in(node, 2) ? onnx_in(im, 2) : NULL;
-    if (training && (!training->known || array_integer(training->known, 0)))
+    const onnx_value *training = onnx_has_in(im->node, 2) ? onnx_in(im, 2) : NULL;
+    if (training && (!training->known || array_count(training->known) != 1 || array_integer(training->known, 0)))
         return ONNX_UNSUPPORTED(im, "its training_mode is not known to be false");
     if (!onnx_set_same(im, 0, 0))
         return false;
-    if (node->out.count < 2 || !*node->out.item[1])
+    if (im->node->out.count < 2 || !*im->node->out.item[1])
         return true;
     const weir_shape shape = onnx_shape(im, onnx_in(im, 0));
     onnx_array *mask = onnx_array_new(im, ONNX_BOOL, shape.rank, shape.dim);
@@ -69,75 +62,23 @@ static bool shape_in(onnx_importer *im, weir_shape *shape)
     return x;
 }
 
-bool onnx_op_reshape(onnx_importer *im, const onnx_node *node)
+/* Reshape, Flatten, Squeeze and Unsqueeze. */
+bool onnx_op_reshape(onnx_importer *im)
 {
+    weir_shape shape = {0};
     int64_t dim[ONNX_DIMS_MAX];
-    weir_shape shape = {0};
-    const int rank = onnx_has_in(node, 1) ? onnx_integers_in(im, 1, dim, ONNX_DIMS_MAX) : onnx_ints(im, "shape", dim, ONNX_DIMS_MAX);
-    return rank >= 0 && shape_in(im, &shape) && onnx_reshaped(im, shape.dim, shape.rank, dim, rank, onnx_int(im, "allowzero", 0)) &&
-           set_reshaped(im, rank, dim);
+    const int rank = shape_in(im, &shape) ? onnx_reshaped(im, shape.dim, shape.rank, dim) : -1;
+    weir_tensor *y = rank < 0 ? NULL : onnx_reshape(im, onnx_tensor_in(im, 0), rank, dim, onnx_out_name(im, 0));
+    return y && onnx_set_alike(im, y);
 }
 
-bool onnx_op_flatten(onnx_importer *im, const onnx_node *node)
-{
-    weir_shape shape = {0};
-    int64_t dim[2] = {1, 1}, axis = onnx_int(im, "axis", 1);
-    (void)node;
-    if (!shape_in(im, &shape))
-        return false;
-    axis += axis < 0 ? shape.rank : 0;
-    for (int d = 0; d < shape.rank; d++)
-        dim[d >= axis] *= shape.dim[d];
-    return set_reshaped(im, 2, dim);
-}
-
-bool onnx_op_squeeze(onnx_importer *im, const onnx_node *node)
-{
-    weir_shape shape = {0};
-    int axes[ONNX_DIMS_MAX], rank = 0;
-    int64_t dim[WEIR_DIMS_MAX];
-    const int count = shape_in(im, &shape) ? onnx_axes(im, 1, shape.rank, axes) : -1;
-    (void)node;
-    if (count < 0)
-        return false;
-    for (int d = 0; d < shape.rank; d++) {
-        bool goes = !count && shape.dim[d] == 1;
-        for (int i = 0; i < count; i++)
-            goes |= axes[i] == d;
-        if (!goes)
-            dim[rank++] = shape.dim[d];
-    }
-    return set_reshaped(im, rank, dim);
-}
-
-bool onnx_op_unsqueeze(onnx_importer *im, const onnx_node *node)
-{
-    weir_shape shape = {0};
-    int64_t list[ONNX_DIMS_MAX], dim[ONNX_DIMS_MAX] = {0};
-    const int more = onnx_has_in(node, 1) ? onnx_integers_in(im, 1, list, ONNX_DIMS_MAX - WEIR_DIMS_MAX)
-                                          : onnx_ints(im, "axes", list, ONNX_DIMS_MAX - WEIR_DIMS_MAX);
-    if (more < 0 || !shape_in(im, &shape))
-        return false;
-    for (int i = 0; i < more; i++) {
-        const int axis = onnx_axis(im, list[i], shape.rank + more);
-        if (axis < 0)
-            return false;
-        dim[axis] = 1;
-    }
-    for (int d = 0, from = 0; d < shape.rank + more; d++)
-        if (!dim[d])
-            dim[d] = from < shape.rank ? shape.dim[from++] : 1;
-    return set_reshaped(im, shape.rank + more, dim);
-}
-
-bool onnx_op_transpose(onnx_importer *im, const onnx_node *node)
+bool onnx_op_transpose(onnx_importer *im)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
     const int rank = x ? weir_tensor_type(x).shape.rank : 0;
     int64_t list[ONNX_DIMS_MAX];
     int perm[ONNX_DIMS_MAX];
     const int count = onnx_ints(im, "perm", list, ONNX_DIMS_MAX);
-    (void)node;
     if (!x)
         return false;
     if (count && count != rank)
@@ -145,7 +86,7 @@ bool onnx_op_transpose(onnx_importer *im, const onnx_node *node)
     for (int d = 0; d < rank; d++)
         if ((perm[d] = count ? onnx_axis(im, list[d], rank) : rank - 1 - d) < 0)
             return false;
-    return onnx_set_tensor(im, 0, onnx_transpose(im, x, perm, onnx_out_name(im, 0)), onnx_in(im, 0)->type);
+    return onnx_set_alike(im, onnx_transpose(im, x, perm, onnx_out_name(im, 0)));
 }
 
 /* A part of x along one axis; x itself if it is all of it. */
@@ -156,11 +97,10 @@ static weir_tensor *part_of(onnx_importer *im, weir_tensor *x, int axis, onnx_ra
     return weir_slice_at(x, axis, range.first, range.count, ONNX_OPTS(im, weir_slice_opts, name, .step = range.step));
 }
 
-bool onnx_op_slice(onnx_importer *im, const onnx_node *node)
+bool onnx_op_slice(onnx_importer *im)
 {
     onnx_range range[ONNX_DIMS_MAX];
     weir_shape shape = {0};
-    (void)node;
     if (!shape_in(im, &shape) || !onnx_slices(im, shape.dim, shape.rank, range))
         return false;
     weir_tensor *x = onnx_tensor_in(im, 0);
@@ -169,7 +109,7 @@ bool onnx_op_slice(onnx_importer *im, const onnx_node *node)
             return ONNX_UNSUPPORTED(im, "the result has no elements; weir has no empty tensors");
         x = part_of(im, x, d, range[d], onnx_name(im));
     }
-    return onnx_set_tensor(im, 0, x, onnx_in(im, 0)->type);
+    return onnx_set_alike(im, x);
 }
 
 static weir_tensor *concat(onnx_importer *im, int axis, weir_tensor *const *x, int count, const char *name)
@@ -192,11 +132,11 @@ weir_tensor *onnx_concat(onnx_importer *im, int axis, weir_tensor **x, int count
     return concat(im, axis, x, count, name);
 }
 
-bool onnx_op_concat(onnx_importer *im, const onnx_node *node)
+bool onnx_op_concat(onnx_importer *im)
 {
-    weir_tensor **x = POOL_NEW(im->pool, weir_tensor *, node->in.count + 1);
+    weir_tensor **x = POOL_NEW(im->pool, weir_tensor *, im->node->in.count + 1);
     int count = 0, rank = 0;
-    for (int i = 0; x && i < node->in.count; i++) {
+    for (int i = 0; x && i < im->node->in.count; i++) {
         const onnx_value *value = onnx_in(im, i);
         if (value && value->known && !array_count(value->known))
             continue; /* nothing to put there */
@@ -207,17 +147,17 @@ bool onnx_op_concat(onnx_importer *im, const onnx_node *node)
     const int axis = x && count ? onnx_axis(im, onnx_int(im, "axis", 1), rank) : -1;
     if (axis < 0)
         return im->status ? false : ONNX_WRONG(im, "it has no inputs");
-    return onnx_set_tensor(im, 0, onnx_concat(im, axis, x, count, onnx_out_name(im, 0)), onnx_in(im, 0)->type);
+    return onnx_set_alike(im, onnx_concat(im, axis, x, count, onnx_out_name(im, 0)));
 }
 
-bool onnx_op_split(onnx_importer *im, const onnx_node *node)
+bool onnx_op_split(onnx_importer *im)
 {
     weir_shape shape = {0};
     int64_t parts[WEIR_ARGS_MAX], at = 0;
     const int axis = shape_in(im, &shape) ? onnx_axis(im, onnx_int(im, "axis", 0), shape.rank) : -1;
     if (axis < 0 || onnx_splits(im, shape.dim[axis], parts, WEIR_ARGS_MAX) < 0)
         return false;
-    for (int i = 0; i < node->out.count; at += parts[i++]) {
+    for (int i = 0; i < im->node->out.count; at += parts[i++]) {
         if (!parts[i])
             return ONNX_UNSUPPORTED(im, "output %d has no elements; weir has no empty tensors", i);
         weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, (onnx_range){at, 1, parts[i]}, onnx_out_name(im, i));
@@ -228,19 +168,18 @@ bool onnx_op_split(onnx_importer *im, const onnx_node *node)
 }
 
 /* One known index is a slice. */
-bool onnx_op_gather(onnx_importer *im, const onnx_node *node)
+bool onnx_op_gather(onnx_importer *im)
 {
     weir_shape shape = {0};
     const onnx_value *ids = onnx_in(im, 1);
     const int axis = ids && shape_in(im, &shape) ? onnx_axis(im, onnx_int(im, "axis", 0), shape.rank) : -1;
     int64_t dim[ONNX_DIMS_MAX + WEIR_DIMS_MAX];
     int rank = 0;
-    (void)node;
     if (axis < 0)
         return im->status ? false : ONNX_WRONG(im, "it takes two inputs");
     if (!ids->known || array_count(ids->known) != 1) {
         weir_tensor *y = onnx_gather(im, axis);
-        return y && onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+        return y && onnx_set_alike(im, y);
     }
     const int64_t id = array_integer(ids->known, 0), at = id < 0 ? id + shape.dim[axis] : id;
     if (at < 0 || at >= shape.dim[axis])
@@ -253,36 +192,30 @@ bool onnx_op_gather(onnx_importer *im, const onnx_node *node)
         dim[rank++] = shape.dim[d];
     weir_tensor *part = part_of(im, onnx_tensor_in(im, 0), axis, (onnx_range){at, 1, 1}, onnx_name(im));
     weir_tensor *y = onnx_reshape(im, part, rank, dim, onnx_out_name(im, 0));
-    return y && onnx_set_tensor(im, 0, y, onnx_in(im, 0)->type);
+    return y && onnx_set_alike(im, y);
 }
 
-bool onnx_op_expand(onnx_importer *im, const onnx_node *node)
+bool onnx_op_expand(onnx_importer *im)
 {
-    int64_t want[ONNX_DIMS_MAX];
+    int64_t dim[ONNX_DIMS_MAX];
     weir_shape shape = {0};
-    const int count = shape_in(im, &shape) ? onnx_integers_in(im, 1, want, ONNX_DIMS_MAX) : -1;
-    const int rank = shape.rank > count ? shape.rank : count;
+    const int rank = shape_in(im, &shape) ? onnx_expanded(im, shape.dim, shape.rank, dim) : -1;
     weir_dims_opts opts = {.size = sizeof opts, .src = im->src, .name = onnx_out_name(im, 0)};
-    (void)node;
-    if (count < 0)
+    if (rank < 0)
         return false;
     if (rank > WEIR_DIMS_MAX)
         return ONNX_UNSUPPORTED(im, "the result has %d dimensions; weir has at most %d", rank, WEIR_DIMS_MAX);
-    for (int d = 0; d < rank; d++) {
-        const int mine = d - (rank - shape.rank), theirs = d - (rank - count);
-        const int64_t have = mine < 0 ? 1 : shape.dim[mine], to = theirs < 0 ? 1 : want[theirs];
-        if (to < 1)
+    for (int d = 0; d < rank; d++)
+        if (dim[d] < 1)
             return ONNX_UNSUPPORTED(im, "the result has no elements; weir has no empty tensors");
-        opts.dims[d] = have == 1 ? to : have;
-    }
-    return onnx_set_tensor(im, 0, weir_expand_at(onnx_tensor_in(im, 0), &opts), onnx_in(im, 0)->type);
+    memcpy(opts.dims, dim, sizeof *dim * (size_t)rank);
+    return onnx_set_alike(im, weir_expand_at(onnx_tensor_in(im, 0), &opts));
 }
 
-bool onnx_op_tile(onnx_importer *im, const onnx_node *node)
+bool onnx_op_tile(onnx_importer *im)
 {
     int64_t times[ONNX_DIMS_MAX];
     weir_shape shape = {0};
-    (void)node;
     if (!shape_in(im, &shape) || onnx_integers_in(im, 1, times, ONNX_DIMS_MAX) != shape.rank)
         return im->status ? false : ONNX_WRONG(im, "it does not have one repeat for each of %d dimensions", shape.rank);
     weir_tensor *x = onnx_tensor_in(im, 0);
@@ -294,19 +227,19 @@ bool onnx_op_tile(onnx_importer *im, const onnx_node *node)
             copies[i] = x;
         x = copies ? onnx_concat(im, d, copies, (int)times[d], onnx_name(im)) : NULL;
     }
-    return onnx_set_tensor(im, 0, x, onnx_in(im, 0)->type);
+    return onnx_set_alike(im, x);
 }
 
 /* DepthToSpace and SpaceToDepth: a reshape to [batch, ...], a transpose and a reshape. */
-bool onnx_op_depth(onnx_importer *im, const onnx_node *node)
+bool onnx_op_depth(onnx_importer *im)
 {
     static const int dcr[] = {0, 3, 4, 1, 5, 2}, crd[] = {0, 1, 4, 2, 5, 3}, space[] = {0, 3, 5, 1, 2, 4};
-    const bool to_space = *node->op == 'D', by_column = strcmp(onnx_text(im, "mode", "DCR"), "DCR") != 0;
+    const bool to_space = *im->node->op == 'D', by_column = strcmp(onnx_text(im, "mode", "DCR"), "DCR") != 0;
     const int64_t b = onnx_int(im, "blocksize", 0);
     weir_shape s = {0};
     if (!shape_in(im, &s))
         return false;
-    if (s.rank != 4 || b < 1 || (to_space ? s.dim[1] % (b * b) : s.dim[2] % b || s.dim[3] % b))
+    if (s.rank != 4 || b < 1 || b > 1 << 15 || (to_space ? s.dim[1] % (b * b) : s.dim[2] % b || s.dim[3] % b))
         return ONNX_WRONG(im, "its input does not have four dimensions that a blocksize of %lld divides", (long long)b);
     const int64_t depth = s.dim[1] / (b * b), parts[3][6] = {{s.dim[0], b, b, depth, s.dim[2], s.dim[3]},
                                                              {s.dim[0], depth, b, b, s.dim[2], s.dim[3]},
@@ -315,5 +248,5 @@ bool onnx_op_depth(onnx_importer *im, const onnx_node *node)
     weir_tensor *x = onnx_reshape(im, onnx_tensor_in(im, 0), 6, parts[to_space ? by_column : 2], onnx_name(im));
     x = x ? onnx_transpose(im, x, !to_space ? space : by_column ? crd : dcr, onnx_name(im)) : NULL;
     x = x ? onnx_reshape(im, x, 4, to_space ? spread : packed, onnx_out_name(im, 0)) : NULL;
-    return x && onnx_set_tensor(im, 0, x, onnx_in(im, 0)->type);
+    return x && onnx_set_alike(im, x);
 }

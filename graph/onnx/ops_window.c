@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SPACE_MAX = 3 };
+enum { SPACE_MAX = 3, NUMBER_MAX = 1 << 30 }; /* NUMBER_MAX: of sizes and attributes, so that no product overflows */
 
 /* The attributes that they share. */
 typedef struct window {
@@ -18,8 +18,11 @@ static bool take_list(onnx_importer *im, const char *name, int dims, int64_t *li
     const int count = onnx_ints(im, name, given, 2 * SPACE_MAX + 1);
     if (count && count != dims)
         return ONNX_WRONG(im, "its attribute %s has %d numbers, and not %d", name, count, dims);
-    for (int d = 0; d < count; d++)
+    for (int d = 0; d < count; d++) {
+        if (given[d] < -NUMBER_MAX || given[d] > NUMBER_MAX)
+            return ONNX_UNSUPPORTED(im, "its attribute %s has the number %lld; at most %d can be", name, (long long)given[d], NUMBER_MAX);
         list[d] = given[d];
+    }
     return true;
 }
 
@@ -65,8 +68,8 @@ static bool take_window(onnx_importer *im, weir_tensor *x, const int64_t *kernel
         !take_list(im, "dilations", w->dims, w->dilation))
         return false;
     for (int d = 0; d < w->dims; d++)
-        if (w->kernel[d] < 1 || w->stride[d] < 1 || w->dilation[d] < 1)
-            return ONNX_WRONG(im, "a size of its window, a stride or a dilation is below 1");
+        if (w->kernel[d] < 1 || w->stride[d] < 1 || w->dilation[d] < 1 || w->kernel[d] > NUMBER_MAX || w->size[d] > NUMBER_MAX)
+            return ONNX_WRONG(im, "a size, a stride or a dilation is below 1, or a size is more than %d", NUMBER_MAX);
     return take_pads(im, w);
 }
 
@@ -125,7 +128,7 @@ static onnx_array *take_norm(onnx_importer *im, const onnx_node *node)
     const onnx_node *norm = onnx_only_reader(im, 0);
     onnx_value *weight = onnx_in(im, 1), *bias = onnx_in(im, 2);
     onnx_array *scale, *shift;
-    if (!norm || strcmp(norm->op, "BatchNormalization") || !onnx_has_in(norm, 0) || strcmp(norm->in.item[0], node->out.item[0]) || !weight ||
+    if (!norm || strcmp(norm->op, "BatchNormalization") || !norm->out.count || !onnx_has_in(norm, 0) || strcmp(norm->in.item[0], node->out.item[0]) || !weight ||
         !weight->known || weight->tensor || weight->known->rank < 3 || onnx_readers(im, node->in.item[1]) > 1 || (bias && !bias->known))
         return NULL;
     const int64_t channels = weight->known->dim[0];
@@ -140,9 +143,9 @@ static onnx_array *take_norm(onnx_importer *im, const onnx_node *node)
     return shift;
 }
 
-bool onnx_op_conv(onnx_importer *im, const onnx_node *node)
+bool onnx_op_conv(onnx_importer *im)
 {
-    const onnx_array *bias = take_norm(im, node);
+    const onnx_array *bias = take_norm(im, im->node);
     weir_tensor *in[3];
     window w;
     weir_conv_with_opts opts;
@@ -151,9 +154,11 @@ bool onnx_op_conv(onnx_importer *im, const onnx_node *node)
     if (bias && !(in[2] = onnx_constant(im, bias)))
         return false;
     fill_opts(im, &w, &opts);
-    if (!onnx_set_tensor(im, 0, weir_conv_with_at(in[0], in[1], in[2], &opts), onnx_in(im, 0)->type))
+    if (bias) /* the result is the norm's, so it has the name of that */
+        opts.name = onnx_fresh_name(im, onnx_only_reader(im, 0)->out.item[0]);
+    if (!onnx_set_alike(im, weir_conv_with_at(in[0], in[1], in[2], &opts)))
         return false;
-    onnx_value_find(im, node->out.item[0])->normed = bias;
+    onnx_value_find(im, im->node->out.item[0])->normed = bias;
     return true;
 }
 
@@ -169,6 +174,9 @@ static bool take_output_shape(onnx_importer *im, window *w, int64_t *more)
         return true;
     if (count && count != w->dims)
         return ONNX_WRONG(im, "its output_shape has %d numbers, and not %d", count, w->dims);
+    for (int d = 0; d < count; d++)
+        if (wanted[d] < 1)
+            return ONNX_WRONG(im, "its output_shape has the number %lld", (long long)wanted[d]);
     for (int d = 0; d < w->dims; d++) {
         const int64_t size = count ? wanted[d] : w->size[d] * w->stride[d];
         const int64_t full = w->stride[d] * (w->size[d] - 1) + more[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
@@ -180,29 +188,28 @@ static bool take_output_shape(onnx_importer *im, window *w, int64_t *more)
     return true;
 }
 
-bool onnx_op_conv_transpose(onnx_importer *im, const onnx_node *node)
+bool onnx_op_conv_transpose(onnx_importer *im)
 {
     weir_tensor *in[3];
     window w;
     weir_conv_with_opts opts;
     int64_t more[SPACE_MAX] = {0};
-    (void)node;
     if (!take_operands(im, false, in) || !take_window(im, in[0], weir_tensor_type(in[1]).shape.dim + 2, &w) ||
         !take_list(im, "output_padding", w.dims, more) || !take_output_shape(im, &w, more) || negative_pads(im, &w))
         return false;
     fill_opts(im, &w, &opts);
     copy(&w, more, opts.output_pad);
-    return onnx_set_tensor(im, 0, weir_conv_transpose_with_at(in[0], in[1], in[2], &opts), onnx_in(im, 0)->type);
+    return onnx_set_alike(im, weir_conv_transpose_with_at(in[0], in[1], in[2], &opts));
 }
 
-bool onnx_op_pool(onnx_importer *im, const onnx_node *node)
+bool onnx_op_pool(onnx_importer *im)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
-    const bool max = *node->op == 'M';
+    const bool max = *im->node->op == 'M';
     window w;
     if (!x || !take_window(im, x, NULL, &w) || negative_pads(im, &w))
         return false;
-    if (max && (onnx_int(im, "storage_order", 0) || (node->out.count > 1 && *node->out.item[1])))
+    if (max && (onnx_int(im, "storage_order", 0) || (im->node->out.count > 1 && *im->node->out.item[1])))
         return ONNX_UNSUPPORTED(im, "its second output, the indices");
     weir_pool_opts opts = {.size = sizeof opts, .src = im->src, .written = ".pad_end", .name = onnx_out_name(im, 0), .ceil = w.ceil,
                            .count_pad = onnx_int(im, "count_include_pad", 0)};
@@ -211,15 +218,13 @@ bool onnx_op_pool(onnx_importer *im, const onnx_node *node)
     copy(&w, w.pad, opts.pad);
     copy(&w, w.pad_end, opts.pad_end);
     copy(&w, w.dilation, opts.dilation);
-    return onnx_set_tensor(im, 0, max ? weir_max_pool_at(x, &opts) : weir_average_pool_at(x, &opts), onnx_in(im, 0)->type);
+    return onnx_set_alike(im, max ? weir_max_pool_at(x, &opts) : weir_average_pool_at(x, &opts));
 }
 
-bool onnx_op_lrn(onnx_importer *im, const onnx_node *node)
+bool onnx_op_lrn(onnx_importer *im)
 {
     weir_tensor *x = onnx_tensor_in(im, 0);
     const double alpha = onnx_real(im, "alpha", 1e-4), beta = onnx_real(im, "beta", 0.75), bias = onnx_real(im, "bias", 1);
-    (void)node;
-    return x && onnx_set_tensor(im, 0, weir_lrn_at(x, onnx_int(im, "size", 1), ONNX_OPTS(im, weir_lrn_opts, onnx_out_name(im, 0),
-                                .alpha = alpha != 0 ? alpha : WEIR_ZERO, .beta = beta != 0 ? beta : WEIR_ZERO, .bias = bias != 0 ? bias : WEIR_ZERO)),
-                                onnx_in(im, 0)->type);
+    return x && onnx_set_alike(im, weir_lrn_at(x, onnx_int(im, "size", 1), ONNX_OPTS(im, weir_lrn_opts, onnx_out_name(im, 0),
+                                .alpha = alpha != 0 ? alpha : WEIR_ZERO, .beta = beta != 0 ? beta : WEIR_ZERO, .bias = bias != 0 ? bias : WEIR_ZERO)));
 }

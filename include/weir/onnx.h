@@ -6,9 +6,9 @@
  *     weir_session_write_values(s, g);                    // the parameters, as the file has them
  *
  * The graph is one as the DSL builds it. Its tensors have the file's names, so a program can go on from them: fetch others, add a
- * loss, train, split it over devices, save it. Values of real numbers that the file stores as initializers are parameters; other
- * constants are frozen parameters. Every size is known when the graph is built: shapes and all that is computed from shapes and
- * constants is computed during the import.
+ * loss, train, split it over devices, save it. A convolution whose weights take in a batch norm has that norm's name. Values of real
+ * numbers that the file stores as initializers are parameters; other constants are frozen parameters. Every size is known when the
+ * graph is built: shapes and all that is computed from shapes and constants is computed during the import.
  *
  * The line in an error of such a graph is the number of the node in the file, from 1: "net.onnx:12: matmul: inner sizes ...".
  *

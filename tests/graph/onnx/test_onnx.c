@@ -407,6 +407,112 @@ Test(onnx, a_batch_norm_is_in_the_weights_of_its_convolution)
     expect(y[0], y[1], 6);
 }
 
+/* The tensor with the norm in it has the norm's name; and a state that a later step reads is what the file says. */
+Test(onnx, a_convolution_with_its_norm_has_the_name_of_the_norm)
+{
+    struct onnx_file f = normed_model(false);
+    weir_graph *g = weir_graph_from_onnx(save(&f));
+    cr_expect(weir_graph_tensor(g, "n"), "%s", weir_error());
+    cr_expect_null(weir_graph_tensor(g, "c"));
+    weir_graph_free(g);
+    f = normed_model(false);
+    onnx_file_input(&f, "before", ONNX_FLOAT, 4, (int64_t[]){1, 3, 2, 3});
+    g = weir_graph_from_onnx(save(&f), .state = {{"before", "c"}});
+    cr_assert(g, "%s", weir_error());
+    cr_expect(weir_graph_tensor(g, "c"), "%s", weir_error());
+    weir_graph_free(g);
+}
+
+Test(onnx, weights_of_recurrent_layers_train)
+{
+    struct onnx_file f = {.opset = 13};
+    weir_graph_value list[4];
+    INPUT("x", 3, 1, 2);
+    onnx_file_constant(&f, "w", ONNX_FLOAT, 3, (int64_t[]){1, 8, 2}, (float[16]){1, -1, 0.5f});
+    onnx_file_constant(&f, "r", ONNX_FLOAT, 3, (int64_t[]){1, 8, 2}, (float[16]){0.5f, 1});
+    onnx_file_node(&f, "LSTM", "x w r", "y");
+    onnx_file_int(&f, "hidden_size", 2);
+    onnx_file_output(&f, "y");
+    weir_graph *g = weir_graph_from_onnx(save(&f));
+    cr_assert(g, "%s", weir_error());
+    cr_assert_eq(weir_graph_values(g, list, 4), 2);
+    cr_expect_str_eq(list[0].name, "w");
+    cr_expect_not(list[0].frozen || list[1].frozen);
+    weir_graph_free(g);
+}
+
+/* ---- numbers at the ends ---- */
+
+Test(onnx, integers_are_computed_with_64_bits)
+{
+    struct onnx_file f = {.opset = 13};
+    const int64_t large = (INT64_C(1) << 60) + 1;
+    weir_graph_value list[2];
+    I64("a", large, 5);
+    I64("axes", 0);
+    onnx_file_node(&f, "Neg", "a", "minus");
+    onnx_file_node(&f, "ReduceSum", "a axes", "sum");
+    onnx_file_int(&f, "keepdims", 0);
+    onnx_file_node(&f, "Add", "minus sum", "y");
+    onnx_file_output(&f, "y");
+    weir_graph *g = weir_graph_from_onnx(save(&f));
+    cr_assert(g, "%s", weir_error());
+    cr_assert_eq(weir_graph_values(g, list, 2), 1);
+    cr_expect_eq(((const int64_t *)list[0].value.data)[0], 5);
+    cr_expect_eq(((const int64_t *)list[0].value.data)[1], large);
+    weir_graph_free(g);
+}
+
+/* An id of more than 32 bits is not one of fewer bits. */
+Test(onnx, an_id_out_of_range_is_refused)
+{
+    struct onnx_file f = {.opset = 13};
+    float y[2];
+    INPUT("x", 3);
+    I64("ids", (INT64_C(1) << 32) + 1, 0);
+    onnx_file_node(&f, "Gather", "x ids", "y");
+    onnx_file_output(&f, "y");
+    weir_graph *g = weir_graph_from_onnx(save(&f), .fetch = true);
+    cr_assert(g, "%s", weir_error());
+    weir_plan *plan = weir_compile(g);
+    weir_session *s = weir_session_open(plan, .workers = 1);
+    cr_assert_eq(weir_session_write_values(s, g), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_start(s, 1), WEIR_OK);
+    cr_assert_eq(weir_session_push(s, "x", WEIR_ARRAY(((float[]){1, 2, 3}), WEIR_F32, 3), 5000), WEIR_OK);
+    cr_expect_neq(weir_session_pull(s, "y", WEIR_ARRAY(y, WEIR_F32, 2), 5000), WEIR_OK);
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+Test(onnx, a_bound_is_one_number)
+{
+    struct onnx_file f = {.opset = 13};
+    INPUT("x", 2);
+    F32("lo", 0, 1);
+    onnx_file_node(&f, "Clip", "x lo", "y");
+    onnx_file_output(&f, "y");
+    refused(save(&f), "m.onnx:1: Clip: input 1, a bound, is not one number");
+}
+
+/* A size of 0 beside sizes whose product overflows. */
+Test(onnx, empty_constants_with_huge_sizes_are_refused)
+{
+    struct onnx_file f = {.opset = 13};
+    onnx_file_constant(&f, "w", ONNX_FLOAT, 0, NULL, (float[]){1});
+    I64("huge", 0, INT64_C(1) << 40, INT64_C(1) << 40);
+    onnx_file_node(&f, "Expand", "w huge", "y");
+    onnx_file_output(&f, "y");
+    refused(save(&f), "m.onnx:1: Expand: it makes a constant of FLOAT");
+    f = (struct onnx_file){.opset = 13};
+    INPUT("x", 1, 1, 4, 4);
+    onnx_file_constant(&f, "w", ONNX_FLOAT, 4, (int64_t[]){1, 1, 2, 2}, (float[]){1, 2, 3, 4});
+    onnx_file_node(&f, "Conv", "x w", "y");
+    onnx_file_ints(&f, "dilations", 2, (int64_t[]){INT64_MAX, 1});
+    onnx_file_output(&f, "y");
+    refused(save(&f), "m.onnx:1: Conv: its attribute dilations has the number");
+}
+
 /* ---- the fuzzer's corpus ---- */
 
 static struct onnx_file recurrent_model(void)
