@@ -51,7 +51,7 @@ static void read_all(weir_checkpoint *c)
     for (int i = 0; i < info->tensors; i++) {
         const weir_checkpoint_tensor *t = weir_checkpoint_get_tensor(c, i);
         weir_array value = {.dtype = t->dtype, .shape = t->shape};
-        value.data = malloc((size_t)weir_shape_count(&t->shape) * 4 + 1);
+        value.data = malloc((size_t)weir_shape_count(&t->shape) * weir_dtype_bytes(t->dtype) + 1);
         for (int slot = 0; slot < t->slots && slot < 4 && value.data; slot++)
             weir_checkpoint_read(c, t, slot, NULL, &value);
         free(value.data);
