@@ -15,8 +15,6 @@
 #include "graph/base/error.h"
 #include "graph/base/names.h"
 
-#include <weir/onnx.h>
-
 struct rows {
     const plan_tensor *tensor;
     int64_t length;               /* elements of a row */
@@ -370,28 +368,5 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         status = all_wait(s, param, WEIR_OK);
     if (s->built.cluster)
         cluster_sharing(s->built.cluster, false);
-    return status;
-}
-
-static bool has_param(const struct weir_session *s, const char *name)
-{
-    for (uint32_t i = 0; i < s->plan->params_count; i++)
-        if (!strcmp(plan_text(s->plan, s->plan->params[i].name), name))
-            return true;
-    return false;
-}
-
-weir_status weir_session_write_values(weir_session *s, const weir_graph *graph)
-{
-    const int count = weir_graph_values(graph, NULL, 0);
-    weir_graph_value *list = calloc((size_t)count + 1, sizeof *list);
-    weir_status status = caller_check_outside(s, "write_values");
-    if (!list)
-        status = error_set(WEIR_E_MEMORY, "weir_session_write_values: no memory for a list of %d values", count);
-    weir_graph_values(graph, list, list ? count : 0);
-    for (int i = 0; !status && i < count; i++)
-        if (has_param(s, list[i].name))
-            status = weir_session_write(s, list[i].name, &list[i].value);
-    free(list);
     return status;
 }

@@ -16,6 +16,7 @@
     X(show, "PLAN [--json] [--tensors] [--svg FILE]", "print a plan: memory, actors, registers")          \
     X(check, "PLAN [--graph] [--same-as PLAN]", "prove that a plan cannot deadlock")                    \
     X(import, "MODEL.onnx -o PLAN [--shape X=1x3x64x64]", "make a plan from an ONNX model")             \
+    X(export, "PLAN -o MODEL.onnx [--params CHECKPOINT]", "make an ONNX model from a plan that keeps its graph") \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "list, verify and convert checkpoints")                   \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \

@@ -67,7 +67,7 @@ static reduction reduction_of(const char *kind)
 
 weir_tensor *onnx_reduced(onnx_importer *im, weir_tensor *x, const char *kind, const int *axes, int count, bool keep, const char *name)
 {
-    weir_reduce_opts opts = {.size = sizeof opts, .src = im->src, .written = ".axes, .axis_count", .axis_count = count, .keep = keep, .name = name};
+    weir_reduce_opts opts = {.size = sizeof opts, .src = im->src, .written = count ? ".axes" : "", .axis_count = count, .keep = keep, .name = name};
     if (count)
         memcpy(opts.axes, axes, sizeof *axes * (size_t)count);
     return reduction_of(kind)(x, &opts);

@@ -1,4 +1,4 @@
-/* weir/onnx.h: models from ONNX files (https://onnx.ai).
+/* weir/onnx.h: models from ONNX files (https://onnx.ai), and graphs as such files.
  *
  *     weir_graph *g = weir_graph_from_onnx("net.onnx", .shape = {{"image", {1, 3, 224, 224}}}, .fetch = true);
  *     weir_plan *plan = weir_compile(g);
@@ -77,6 +77,33 @@ int weir_graph_values(const weir_graph *graph, weir_graph_value *list, int room)
 /* Writes these values to the session's parameters, on all ranks, as weir_session_write() does. Values of parameters that the plan
  * does not have are left out. */
 weir_status weir_session_write_values(weir_session *session, const weir_graph *graph);
+
+/* ---- writing ---- */
+
+typedef struct weir_to_onnx_opts {
+    size_t size;
+    weir_src src;
+    const char *program;                     /* of the graph [main] */
+    const char *fetch[WEIR_ONNX_NAMES_MAX];  /* the outputs; ends at the first NULL [all fetches that the forward pass makes] */
+    weir_session *session;                   /* has the values of the parameters; at rest */
+    const char *params;                      /* or a checkpoint has them, as weir_checkpoint_open() takes it */
+} weir_to_onnx_opts;
+
+/* Writes the forward pass of a program as an ONNX file, with version 17 of the operators, which ONNX Runtime and others run.
+ *
+ *     weir_graph_to_onnx(g, "net.onnx", .program = "eval", .session = s);
+ *
+ * The inputs are the weir_input()s that the outputs need, with the sizes that they have in the graph (of one micro-batch), the outputs are
+ * weir_fetch()es, and parameters are initializers, all by their names. A state of .delay = 1 that the program sets is an input NAME and
+ * an output NAME.next. Dropout is left out. Values come from .session or .params; without both, from the file that the graph was read
+ * from. More than 2^30 bytes of values go to a second file, PATH.data.
+ *
+ * With .session all ranks of it call this, and rank 0 writes. A file that is there is replaced when the new one is whole. E_ARGUMENT: no
+ * such program or fetch, nothing is fetched, a parameter has no value. E_UNSUPPORTED: ops that ONNX lacks, all in one sentence. E_IO:
+ * the file cannot be written, or the checkpoint not be read. Otherwise as weir_session_read(). The session's thread; without one
+ * any. */
+#define weir_graph_to_onnx(graph, path, ...) weir_graph_to_onnx_at(graph, path, WEIR_OPTS(weir_to_onnx_opts, __VA_ARGS__))
+weir_status weir_graph_to_onnx_at(const weir_graph *graph, const char *path, const weir_to_onnx_opts *opts);
 
 WEIR_C_END
 #endif

@@ -14,18 +14,14 @@
 #define TESTS_SUPPORT_ONNX_FILE_H
 
 #include "graph/onnx/model.h"
+#include "graph/onnx/proto_write.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct onnx_bytes {
-    unsigned char *at; /* owned */
-    size_t count, room;
-};
-
 struct onnx_file {
     int64_t opset;
-    struct onnx_bytes graph, node; /* of the graph, and of the node that is not yet in it */
+    struct proto_out graph, node; /* of the graph, and of the node that is not yet in it */
 };
 
 void onnx_file_input(struct onnx_file *f, const char *name, int type, int rank, const int64_t *dim);
@@ -40,7 +36,7 @@ void onnx_file_text(struct onnx_file *f, const char *name, const char *value);
 /* A graph inside of the last node: that of `inner`, which is freed. */
 void onnx_file_graph(struct onnx_file *f, const char *name, struct onnx_file *inner);
 /* The file's bytes; *f is empty then. */
-struct onnx_bytes onnx_file_bytes(struct onnx_file *f);
+struct proto_out onnx_file_bytes(struct onnx_file *f);
 void onnx_file_save(struct onnx_file *f, const char *path);
 
 #endif

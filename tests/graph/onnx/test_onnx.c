@@ -335,20 +335,20 @@ Test(onnx, a_file_that_lies_about_sizes_is_refused)
 Test(onnx, any_damage_gives_a_graph_or_a_sentence)
 {
     struct onnx_file f = small_model();
-    struct onnx_bytes bytes = onnx_file_bytes(&f);
+    struct proto_out bytes = onnx_file_bytes(&f);
     const char *path = folder_path("m.onnx");
     int graphs = 0;
     for (size_t i = 0; i < 2 * bytes.count; i++) {
-        bytes.at[i / 2] ^= i % 2 ? 0x55 : 0;
-        folder_write(path, bytes.at, i % 2 ? bytes.count : i / 2);
-        bytes.at[i / 2] ^= i % 2 ? 0x55 : 0;
+        bytes.bytes[i / 2] ^= i % 2 ? 0x55 : 0;
+        folder_write(path, bytes.bytes, i % 2 ? bytes.count : i / 2);
+        bytes.bytes[i / 2] ^= i % 2 ? 0x55 : 0;
         weir_graph *g = weir_graph_from_onnx(path);
         cr_expect(g || strstr(weir_error(), "m.onnx"), "%s", weir_error());
         graphs += g != NULL;
         weir_graph_free(g);
     }
     cr_expect_gt(graphs, 0);
-    free(bytes.at);
+    free(bytes.bytes);
 }
 
 Test(onnx, a_file_that_is_not_there_is_named)
@@ -542,7 +542,7 @@ static void corpus(const char *path, struct onnx_file f)
     if (getenv("WEIR_TEST_WRITE"))
         onnx_file_save(&f, path);
     else
-        free(onnx_file_bytes(&f).at);
+        free(onnx_file_bytes(&f).bytes);
     weir_graph *g = weir_graph_from_onnx(path);
     cr_expect(g, "%s; WEIR_TEST_WRITE=1 build/release/tests/test_onnx --filter 'onnx/the_corpus*' writes it", weir_error());
     weir_graph_free(g);

@@ -1,0 +1,297 @@
+/* graph/onnx/emit_model.c: products, convolutions, norms, attention and losses, as nodes of an ONNX file. */
+#include "graph/onnx/emit.h"
+
+#include "graph/base/base.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- products ---- */
+
+/* x with its last two dimensions swapped. */
+static const char *swapped(onnx_exporter *ex, const char *x, int rank)
+{
+    int64_t perm[WEIR_DIMS_MAX] = {0};
+    for (int d = 0; d < rank; d++)
+        perm[d] = d < rank - 2 ? d : d == rank - 2 ? rank - 1 : rank - 2;
+    return emit_transpose(ex, NULL, x, perm, rank);
+}
+
+bool emit_op_matmul(onnx_exporter *ex, const char **why)
+{
+    const char *a = emit_in(ex, 0), *b = emit_in(ex, 1);
+    (void)why;
+    a = emit_int(ex, "trans_a", 0) ? swapped(ex, a, emit_shape(ex, 0)->rank) : a;
+    b = emit_int(ex, "trans_b", 0) ? swapped(ex, b, emit_shape(ex, 1)->rank) : b;
+    return EMIT_OUT(ex, "MatMul", a, b);
+}
+
+/* x, weight [in, out] (, bias) */
+bool emit_op_linear(onnx_exporter *ex, const char **why)
+{
+    (void)why;
+    if (ex->node->in_count < 3)
+        return EMIT_OUT(ex, "MatMul", emit_in(ex, 0), emit_in(ex, 1));
+    const char *bias = emit_in(ex, 2);
+    if (emit_type(ex, 2)->dtype != emit_type(ex, 0)->dtype)
+        bias = emit_cast(ex, NULL, bias, export_type(emit_type(ex, 0)->dtype));
+    return EMIT_OUT(ex, "Add", EMIT(ex, NULL, "MatMul", emit_in(ex, 0), emit_in(ex, 1)), bias);
+}
+
+bool emit_op_embedding(onnx_exporter *ex, const char **why)
+{
+    const weir_dtype table = emit_type(ex, 1)->dtype, dtype = ex->node->out[0]->type.dtype;
+    (void)why;
+    EMIT_BEGIN(ex, "Gather", emit_in(ex, 1), emit_in(ex, 0));
+    emit_set_int(ex, "axis", 0);
+    return table == dtype ? emit_end(ex, emit_out(ex, 0)) : emit_cast(ex, emit_out(ex, 0), emit_end(ex, NULL), export_type(dtype));
+}
+
+/* ---- windows ---- */
+
+static void set_list(onnx_exporter *ex, const char *name, const char *field, int dims)
+{
+    int64_t list[WEIR_DIMS_MAX] = {0};
+    for (int d = 0; d < dims; d++)
+        list[d] = emit_int(ex, field, d);
+    emit_set_ints(ex, name, list, dims);
+}
+
+static void set_window(onnx_exporter *ex, int dims)
+{
+    int64_t pads[2 * WEIR_DIMS_MAX] = {0};
+    for (int d = 0; d < dims; d++) {
+        pads[d] = emit_int(ex, "pad", d);
+        pads[dims + d] = emit_int(ex, "pad_end", d);
+    }
+    set_list(ex, "kernel_shape", "kernel", dims);
+    set_list(ex, "strides", "stride", dims);
+    emit_set_ints(ex, "pads", pads, 2 * dims);
+}
+
+/* A convolution's groups follow from its shapes; those of a transposed one are an attribute. */
+bool emit_op_conv(onnx_exporter *ex, const char **why)
+{
+    const weir_shape *x = emit_shape(ex, 0), *weight = emit_shape(ex, 1);
+    const bool transposed = !strcmp(ex->node->op->name, "conv_transpose");
+    const char *bias = ex->node->in_count > 2 ? emit_in(ex, 2) : NULL;
+    const weir_dtype dtype = emit_type(ex, 0)->dtype;
+    (void)why;
+    if (bias && emit_type(ex, 2)->dtype != dtype)
+        bias = emit_cast(ex, NULL, bias, export_type(dtype));
+    EMIT_BEGIN(ex, transposed ? "ConvTranspose" : "Conv", emit_in(ex, 0), emit_in(ex, 1), bias);
+    set_window(ex, x->rank - 2);
+    set_list(ex, "dilations", "dilation", x->rank - 2);
+    if (transposed)
+        set_list(ex, "output_padding", "output_pad", x->rank - 2);
+    emit_set_int(ex, "group", transposed ? emit_int(ex, "groups", 0) : x->dim[1] / weight->dim[1]);
+    return emit_end(ex, emit_out(ex, 0));
+}
+
+bool emit_op_pool(onnx_exporter *ex, const char **why)
+{
+    const bool max = !strcmp(ex->node->op->name, "max_pool");
+    const int dims = emit_shape(ex, 0)->rank - 2;
+    bool dilated = false;
+    for (int d = 0; d < dims; d++)
+        dilated |= emit_int(ex, "dilation", d) != 1;
+    if (dilated && !max)
+        return *why = "an average pool of this version of ONNX has no dilation", false;
+    EMIT_BEGIN(ex, max ? "MaxPool" : "AveragePool", emit_in(ex, 0));
+    set_window(ex, dims);
+    if (max)
+        set_list(ex, "dilations", "dilation", dims);
+    else
+        emit_set_int(ex, "count_include_pad", emit_int(ex, "count_pad", 0));
+    emit_set_int(ex, "ceil_mode", emit_int(ex, "ceil", 0));
+    return emit_end(ex, emit_out(ex, 0));
+}
+
+/* ---- norms: in f32, as their gain is ---- */
+
+static const char *in_f32(onnx_exporter *ex, int i)
+{
+    return emit_type(ex, i)->dtype == WEIR_F32 ? emit_in(ex, i) : emit_cast(ex, NULL, emit_in(ex, i), ONNX_FLOAT);
+}
+
+/* Output 0 is y, which is f32, in its dtype. */
+static bool from_f32(onnx_exporter *ex, const char *y)
+{
+    return emit_cast(ex, emit_out(ex, 0), y, export_type(ex->node->out[0]->type.dtype));
+}
+
+bool emit_op_layernorm(onnx_exporter *ex, const char **why)
+{
+    const bool half = ex->node->out[0]->type.dtype != WEIR_F32;
+    (void)why;
+    EMIT_BEGIN(ex, "LayerNormalization", in_f32(ex, 0), in_f32(ex, 1), in_f32(ex, 2));
+    emit_set_int(ex, "axis", -1);
+    emit_set_real(ex, "epsilon", emit_real(ex, "eps"));
+    const char *y = emit_end(ex, half ? NULL : emit_out(ex, 0));
+    return half ? from_f32(ex, y) : true;
+}
+
+bool emit_op_rmsnorm(onnx_exporter *ex, const char **why)
+{
+    const char *x = in_f32(ex, 0), *square = EMIT(ex, NULL, "Mul", x, x);
+    const char *mean = emit_reduce(ex, NULL, "ReduceMean", square, emit_shape(ex, 0)->rank - 1, true);
+    const char *root = EMIT(ex, NULL, "Sqrt", emit_by_number(ex, NULL, "Add", mean, WEIR_F32, emit_real(ex, "eps")));
+    const char *y = EMIT(ex, NULL, "Div", x, root);
+    (void)why;
+    if (ex->node->out[0]->type.dtype == WEIR_F32)
+        return EMIT_OUT(ex, "Mul", y, in_f32(ex, 1));
+    return from_f32(ex, EMIT(ex, NULL, "Mul", y, in_f32(ex, 1)));
+}
+
+/* ---- attention ---- */
+
+/* [batch, rows, heads head_dim] as [batch, heads, rows, head_dim], or with the last two swapped. */
+static const char *by_head(onnx_exporter *ex, const char *x, const weir_shape *shape, int64_t head_dim, bool swap)
+{
+    const int64_t dim[4] = {shape->dim[0], shape->dim[1], shape->dim[2] / head_dim, head_dim};
+    return emit_transpose(ex, NULL, emit_reshape(ex, NULL, x, dim, 4), swap ? (int64_t[]){0, 2, 3, 1} : (int64_t[]){0, 2, 1, 3}, 4);
+}
+
+/* softmax(scale q k^T) v per head. `seen`: a bool [rows, keys], or NULL for all keys. */
+static bool attention(onnx_exporter *ex, const char *k, const char *v, const weir_shape *keys, const char *seen)
+{
+    const weir_shape *shape = emit_shape(ex, 0);
+    const weir_dtype dtype = emit_type(ex, 0)->dtype;
+    const int64_t head_dim = emit_int(ex, "head_dim", 0);
+    const char *q = by_head(ex, emit_in(ex, 0), shape, head_dim, false);
+    const char *scores = EMIT(ex, NULL, "MatMul", q, by_head(ex, k, keys, head_dim, true));
+    scores = emit_by_number(ex, NULL, "Mul", scores, dtype, emit_real(ex, "scale"));
+    if (seen)
+        scores = EMIT(ex, NULL, "Where", seen, scores, emit_number(ex, dtype, -INFINITY));
+    EMIT_BEGIN(ex, "Softmax", scores);
+    emit_set_int(ex, "axis", -1);
+    const char *y = EMIT(ex, NULL, "MatMul", emit_end(ex, NULL), by_head(ex, v, keys, head_dim, false));
+    y = emit_transpose(ex, NULL, y, (int64_t[]){0, 2, 1, 3}, 4);
+    return emit_reshape(ex, emit_out(ex, 0), y, shape->dim, shape->rank);
+}
+
+/* Row i sees the keys up to i + `position`, an i64 scalar, or up to i. */
+static const char *keys_up_to(onnx_exporter *ex, int64_t rows, int64_t keys, const char *position)
+{
+    const char *row = emit_range(ex, WEIR_I64, &(weir_shape){2, {rows, 1}}, 0, 1);
+    const char *key = emit_range(ex, WEIR_I64, &(weir_shape){2, {1, keys}}, 0, 1);
+    return EMIT(ex, NULL, "LessOrEqual", key, position ? EMIT(ex, NULL, "Add", row, position) : row);
+}
+
+bool emit_op_attention(onnx_exporter *ex, const char **why)
+{
+    const weir_shape *q = emit_shape(ex, 0), *k = emit_shape(ex, 1);
+    (void)why;
+    return attention(ex, emit_in(ex, 1), emit_in(ex, 2), k,
+                     emit_int(ex, "causal", 0) ? keys_up_to(ex, q->dim[1], k->dim[1], NULL) : NULL);
+}
+
+/* The rows of `kept` in front of the position, and then the new ones. */
+static const char *with_new(onnx_exporter *ex, int kept, int fresh, const char *position)
+{
+    const int64_t axis = 1, zero = 0;
+    const char *before = EMIT(ex, NULL, "Slice", emit_in(ex, kept), emit_ints(ex, &zero, 1), position, emit_ints(ex, &axis, 1));
+    EMIT_BEGIN(ex, "Concat", before, emit_in(ex, fresh));
+    emit_set_int(ex, "axis", 1);
+    return emit_end(ex, NULL);
+}
+
+/* position + n keys, so their number is data, which ONNX allows. */
+bool emit_op_attention_kept(onnx_exporter *ex, const char **why)
+{
+    const int64_t one = 1, n = emit_shape(ex, 0)->dim[1], room = emit_shape(ex, 3)->dim[1], zero = 0;
+    const weir_shape *q = emit_shape(ex, 0);
+    const char *at = emit_cast(ex, NULL, emit_reshape(ex, NULL, emit_in(ex, 5), &one, 1), ONNX_INT64);
+    const char *seen = keys_up_to(ex, n, room, at), *end = EMIT(ex, NULL, "Add", at, emit_ints(ex, &n, 1));
+    (void)why;
+    seen = EMIT(ex, NULL, "Slice", seen, emit_ints(ex, &zero, 1), end, emit_ints(ex, &one, 1));
+    const weir_shape keys = {3, {q->dim[0], -1, q->dim[2]}}; /* -1: as many as there are */
+    return attention(ex, with_new(ex, 3, 1, at), with_new(ex, 4, 2, at), &keys, seen);
+}
+
+/* ---- losses: rows whose label is ignored are left out ---- */
+
+/* A bool for each label: it is ignored. NULL: none is. */
+static const char *ignored(onnx_exporter *ex, const char *labels)
+{
+    if (!emit_int(ex, "ignore", 0))
+        return NULL;
+    return emit_by_number(ex, NULL, "Equal", labels, WEIR_I32, (double)emit_int(ex, "ignore_index", 0));
+}
+
+/* log sum exp over the last of `rank` dimensions, in f32. */
+static const char *row_lse(onnx_exporter *ex, const char *x, int rank)
+{
+    return emit_reduce(ex, NULL, "ReduceLogSumExp", x, rank - 1, false);
+}
+
+/* The logit of each row's label; of a row that is ignored, any. */
+static const char *picked(onnx_exporter *ex, const char *x, const weir_shape *shape, const char *labels, const char *left_out)
+{
+    weir_shape rows = *shape;
+    rows.dim[rows.rank - 1] = 1;
+    if (left_out)
+        labels = EMIT(ex, NULL, "Where", left_out, emit_number(ex, WEIR_I32, 0), labels);
+    EMIT_BEGIN(ex, "GatherElements", x, emit_reshape(ex, NULL, labels, rows.dim, rows.rank));
+    emit_set_int(ex, "axis", rows.rank - 1);
+    return emit_reshape(ex, NULL, emit_end(ex, NULL), rows.dim, rows.rank - 1);
+}
+
+/* The sum of lse - logit over the rows that count, divided by their number, at least 1. */
+static bool mean_loss(onnx_exporter *ex, const char *lse, const char *logit, const char *left_out, int64_t rows, const char *count)
+{
+    const char *loss = EMIT(ex, NULL, "Sub", lse, logit);
+    if (left_out)
+        loss = EMIT(ex, NULL, "Where", left_out, emit_number(ex, WEIR_F32, 0), loss);
+    EMIT_BEGIN(ex, "ReduceSum", loss);
+    emit_set_int(ex, "keepdims", 0);
+    const char *sum = emit_end(ex, NULL);
+    if (!count)
+        return emit_by_number(ex, emit_out(ex, 0), "Div", sum, WEIR_F32, rows > 1 ? (double)rows : 1);
+    return EMIT_OUT(ex, "Div", sum, emit_by_number(ex, NULL, "Max", count, WEIR_F32, 1));
+}
+
+bool emit_op_cross_entropy(onnx_exporter *ex, const char **why)
+{
+    const weir_shape *shape = emit_shape(ex, 0);
+    const char *x = in_f32(ex, 0), *labels = emit_in(ex, 1), *left_out = ignored(ex, labels);
+    (void)why;
+    return mean_loss(ex, row_lse(ex, x, shape->rank), picked(ex, x, shape, labels, left_out), left_out,
+                     weir_shape_count(emit_shape(ex, 1)), ex->node->in_count > 2 ? emit_in(ex, 2) : NULL);
+}
+
+bool emit_op_label_count(onnx_exporter *ex, const char **why)
+{
+    const char *left_out = ignored(ex, emit_in(ex, 0));
+    const double all = (double)weir_shape_count(emit_shape(ex, 0));
+    (void)why;
+    if (!left_out)
+        return emit_alias(ex, 0, emit_number(ex, WEIR_F32, all));
+    const char *counts = emit_cast(ex, NULL, EMIT(ex, NULL, "Not", left_out), ONNX_FLOAT);
+    EMIT_BEGIN(ex, "ReduceSum", counts);
+    emit_set_int(ex, "keepdims", 0);
+    return emit_end(ex, emit_out(ex, 0));
+}
+
+/* By groups of classes, each with a sum of its own. */
+bool emit_op_class_lse(onnx_exporter *ex, const char **why)
+{
+    const weir_shape *shape = emit_shape(ex, 0);
+    const char *x = in_f32(ex, 0), *labels = emit_in(ex, 1);
+    weir_shape grouped = ex->node->out[0]->type.shape;
+    (void)why;
+    if (grouped.rank == WEIR_DIMS_MAX)
+        return *why = "its logits have too many dimensions", false;
+    const int64_t classes = shape->dim[shape->rank - 1] / grouped.dim[grouped.rank - 1];
+    grouped.dim[grouped.rank++] = classes;
+    const char *lse = row_lse(ex, emit_reshape(ex, NULL, x, grouped.dim, grouped.rank), grouped.rank);
+    return emit_alias(ex, 0, lse) && emit_alias(ex, 1, picked(ex, x, shape, labels, ignored(ex, labels)));
+}
+
+bool emit_op_class_loss(onnx_exporter *ex, const char **why)
+{
+    const char *labels = emit_in(ex, 2);
+    (void)why;
+    return mean_loss(ex, row_lse(ex, emit_in(ex, 0), emit_shape(ex, 0)->rank), emit_in(ex, 1), ignored(ex, labels),
+                     weir_shape_count(emit_shape(ex, 2)), ex->node->in_count > 3 ? emit_in(ex, 3) : NULL);
+}
