@@ -305,6 +305,19 @@ Test(nulls, plans)
     weir_plan_free(NULL);
 }
 
+Test(nulls, onnx_files)
+{
+    weir_graph *g = weir_graph_new("empty");
+    weir_graph_value value;
+    cr_expect_null(weir_graph_from_onnx(NULL));
+    cr_expect_null(weir_graph_tensor(NULL, "x"));
+    cr_expect_null(weir_graph_tensor(g, NULL));
+    cr_expect_eq(weir_graph_values(NULL, &value, 1), 0);
+    REFUSED(weir_graph_to_onnx(NULL, "/tmp/x"));
+    REFUSED(weir_graph_to_onnx(g, NULL));
+    weir_graph_free(g);
+}
+
 /* ---- what a session is given ---- */
 
 Test(nulls, arguments_of_sessions)
@@ -327,6 +340,7 @@ Test(nulls, arguments_of_sessions)
     REFUSED(weir_session_write(s, "up/weight", NULL));
     REFUSED(weir_session_write(s, "up/weight", &nowhere));
     REFUSED(weir_session_visit(s, NULL, NULL, NULL));
+    cr_expect_eq(weir_session_write_values(s, NULL), WEIR_OK); /* no graph has no values */
     REFUSED(weir_session_save(s, NULL));
     REFUSED(weir_session_load(s, NULL));
     cr_expect_eq(weir_session_params(s, NULL, 4), 2);

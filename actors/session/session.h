@@ -145,6 +145,13 @@ weir_status session_check_array(const char *what, const plan_tensor *tensor, con
 /* Fills what has an initial value. */
 weir_status session_fill(struct weir_session *session);
 
+/* ---- onnx.c ---- */
+
+/* Whether a path names an ONNX file: it ends with .onnx, and is no folder. */
+bool session_is_onnx(const char *path);
+/* weir_session_load() of such a file. On all ranks. */
+weir_status session_load_onnx(struct weir_session *session, const char *path, const weir_load_opts *opts);
+
 /* ---- state.c ---- */
 
 /* OK if values that live from step to step may be read: the session is at rest, or has failed and nothing fires any more. Else

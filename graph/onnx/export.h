@@ -6,7 +6,7 @@
 
 #include <weir/graph.h>
 
-/* Gives a value. The elements go to value->data, which has room for them. */
+/* Gives a value. The elements go to value->data, which has room for them; NULL: there is no memory, which is an error. */
 typedef weir_status (*onnx_read_value)(void *ctx, const char *name, weir_array *value);
 
 typedef struct onnx_export_opts {

@@ -125,13 +125,12 @@ static struct proto_out begin(const writing *w, struct proto_out *named)
     return model;
 }
 
-/* Reads a value, also if a write before it failed: all ranks of a session have to read the same. */
+/* Reads a value, also if a write before it failed: all ranks of a session have to read the same. So without memory, too: then the
+ * reader fails on all of them. */
 static weir_status put_value(writing *w, const weir_tensor *x)
 {
     const uint64_t bytes = bytes_of(x);
     weir_array value = {.dtype = x->type.dtype, .shape = x->type.shape, .data = malloc((size_t)bytes + 1)};
-    if (!value.data)
-        return error_set(WEIR_E_MEMORY, "%s: no memory for the value of \"%s\", %llu bytes", w->ex->path, x->name, (unsigned long long)bytes);
     const weir_status status = w->opts->read(w->opts->ctx, x->name, &value);
     if (!status)
         put(w, w->data_path ? &w->data : &w->model, value.data, (size_t)bytes);

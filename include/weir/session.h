@@ -363,7 +363,11 @@ typedef struct weir_load_opts {
  * It loads values, sources and the step, from which schedules and dropout continue (weir_session_step()). A source that had
  * ended stays ended. Everything is checked first: names, types and shapes must equal the session's, and the bytes that this
  * rank needs must be undamaged (checksums). E_ARGUMENT or E_IO names the first that is wrong, and then nothing has changed (but
- * sources that were restored before another one refused). A disk that fails after that fails the session. */
+ * sources that were restored before another one refused). A disk that fails after that fails the session.
+ *
+ * An .onnx file gives parameters alone: those that weir_graph_from_onnx() (<weir/onnx.h>) makes of it, where its inputs have the sizes
+ * that they have in the plan. So a plan of that model needs no file of parameters. The model cannot have inputs that were fixed
+ * by .value. */
 #define weir_session_load(session, dir, ...) \
     weir_session_load_at(session, dir, WEIR_OPTS(weir_load_opts, __VA_ARGS__))
 weir_status weir_session_load_at(weir_session *session, const char *dir, const weir_load_opts *opts);

@@ -49,13 +49,16 @@ static void fill(const weir_array *a)
         dtype_set(a->dtype, a->data, i, weir_dtype_real(a->dtype) ? sin((double)(7 * i + 1)) * 1.5 : (double)(i * 5 % 3));
 }
 
-/* `steps` steps of what is pushed and pulled in main; `values`: a graph whose file has the parameters, or NULL. */
-static weir_session *run(weir_plan *plan, const weir_graph *values, int steps, outputs *o)
+/* `steps` steps of what is pushed and pulled in main. The parameters come from the file that `values` was read from, or from `file`, or
+ * are what they start as. */
+static weir_session *run(weir_plan *plan, const weir_graph *values, const char *file, int steps, outputs *o)
 {
     weir_session *s = weir_session_open(plan, .workers = 1);
     cr_assert(s, "%s", weir_error());
     if (values)
         cr_assert_eq(weir_session_write_values(s, values), WEIR_OK, "%s", weir_error());
+    if (file)
+        cr_assert_eq(weir_session_load(s, file), WEIR_OK, "%s", weir_error());
     for (int step = 0; step < steps; step++) {
         free_outputs(o);
         cr_assert_eq(weir_session_start(s, 1), WEIR_OK, "%s", weir_error());
@@ -117,13 +120,13 @@ static void keep(const char *folder, const char *name, const outputs *o)
 /* The graph goes to a file, as it is after so many steps, and comes back: both give the same. `state`: of the graph, or NULL. */
 static void check_round(weir_graph *g, const char *name, int steps, const char *state)
 {
-    outputs first = {.count = 0}, second = {.count = 0};
+    outputs first = {.count = 0}, second = {.count = 0}, third = {.count = 0};
     const char *folder = steps == 1 ? getenv("WEIR_EXPORT_KEEP") : NULL;
     char path[512];
     snprintf(path, sizeof path, "%s/%s.onnx", folder ? folder : folder_path("."), name);
     weir_plan *plan = weir_compile(g);
     cr_assert(plan, "%s", weir_error());
-    weir_session *s = run(plan, NULL, steps, &first);
+    weir_session *s = run(plan, NULL, NULL, steps, &first);
     cr_assert_eq(weir_graph_to_onnx(g, path, .session = s), WEIR_OK, "%s", weir_error());
     weir_session_close(s);
     keep(folder, name, &first);
@@ -132,10 +135,13 @@ static void check_round(weir_graph *g, const char *name, int steps, const char *
     cr_assert(again, "%s", weir_error());
     weir_plan *other = weir_compile(again);
     cr_assert(other, "%s", weir_error());
-    weir_session_close(run(other, again, steps, &second));
+    weir_session_close(run(other, again, NULL, steps, &second));
     expect_alike(&first, &second);
+    weir_session_close(run(other, NULL, path, steps, &third));
+    expect_alike(&second, &third);
     free_outputs(&first);
     free_outputs(&second);
+    free_outputs(&third);
     weir_plan_free(other);
     weir_graph_free(again);
     weir_plan_free(plan);
@@ -303,7 +309,7 @@ Test(export, rows_that_are_kept_are_written)
     kept_rows(g);
     weir_plan *plan = weir_compile(g);
     cr_assert(plan, "%s", weir_error());
-    weir_session *s = run(plan, NULL, 1, &o);
+    weir_session *s = run(plan, NULL, NULL, 1, &o);
     snprintf(other, sizeof other, "%s/kept.onnx", folder ? folder : "");
     cr_expect_eq(weir_graph_to_onnx(g, folder ? other : path, .session = s), WEIR_OK, "%s", weir_error());
     keep(folder, "kept", &o);
@@ -367,6 +373,27 @@ Test(export, the_forward_pass_of_a_program_is_written_with_what_it_needs)
     free_outputs(&o);
     weir_plan_free(plan);
     weir_graph_free(g);
+}
+
+/* Only parameters of the same names and sizes are taken, and all of them. */
+Test(export, a_session_loads_no_other_models_file)
+{
+    weir_graph *g = weir_graph_new("other"), *net = trained();
+    weir_fetch(weir_linear(TENSOR(g, {4, 5}, .name = "x"), 2, .name = "net"), .name = "y");
+    weir_plan *plan = weir_compile(g), *whole = weir_compile(net);
+    weir_session *s = weir_session_open(plan, .workers = 1), *from = weir_session_open(whole, .workers = 1);
+    cr_assert_eq(weir_graph_to_onnx(net, folder_path("m.onnx"), .session = from), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(weir_session_load(s, folder_path("m.onnx")), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "weir_session_load: 'net/weight' is f32 [5, 2], the array given is f32 [5, 3]"), "%s", weir_error());
+    cr_expect_eq(weir_session_load(s, folder_path("none.onnx")), WEIR_E_IO);
+    cr_expect(strstr(weir_error(), "none.onnx: cannot be read: No such file"), "%s", weir_error());
+    cr_expect_eq(weir_session_load(from, folder_path("m.onnx")), WEIR_OK, "%s", weir_error());
+    weir_session_close(s);
+    weir_session_close(from);
+    weir_plan_free(plan);
+    weir_plan_free(whole);
+    weir_graph_free(g);
+    weir_graph_free(net);
 }
 
 /* A plan that keeps its graph is enough, with a checkpoint. */
