@@ -59,7 +59,7 @@ bool session_is_onnx(const char *path)
     return length > 5 && !strcmp(path + length - 5, ".onnx") && (stat(path, &found) || !S_ISDIR(found.st_mode));
 }
 
-/* What the session has of this name: an input of main, or a state that was one in the file. False: nothing. */
+/* The shape that the session has for this name, of an input of main or of a state that was one in the file. False: none. */
 static bool size_of(const struct weir_session *s, const char *name, weir_shape *shape)
 {
     const plan_param *state = find_param(s, name);

@@ -43,7 +43,7 @@ int command_export(int argc, char **argv)
     for (int i = 0; i < fetches.count; i++)
         opts.fetch[i] = fetches.value[i];
     weir_plan *plan = command_load(program, path, &status);
-    if (plan)
+    if (plan && model)
         status = export(plan, model, &opts);
     weir_plan_free(plan);
     return status;

@@ -43,7 +43,7 @@ bool emit_op_pair(onnx_exporter *ex, const char **why)
     return EMIT_OUT(ex, onnx_of(ex), emit_in(ex, 0), emit_in(ex, 1));
 }
 
-/* Of one operand or two, to a bool. */
+/* One operand or two, to a bool. */
 bool emit_op_test(onnx_exporter *ex, const char **why)
 {
     const char *b = ex->node->in_count > 1 ? emit_in(ex, 1) : NULL;
