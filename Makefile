@@ -30,7 +30,9 @@ SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-fr
 INCLUDE  := -Iinclude -I.
 # The library exports the names that its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
 PIC      := -fPIC
-COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(OPT) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(or $(OWN_OPT),$(OPT)) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+# The compiler of graphs and its proofs are no loops over elements: with -O3 they would only be larger.
+$(foreach r,check compile model onnx plan verify,$(OUT)/graph/$(r)/%): private OWN_OPT = $(subst -O3,-O2,$(OPT))
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 # Suites are many, and each has the library in it: they are linked by a faster linker, where there is one.
 FAST_LD  ?= $(if $(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
@@ -75,7 +77,7 @@ HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
 TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
 
-LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell $(CC) -dumpmachine))),v3 v4 v4_bf16 v4_amx)# of a portable build, see below
+LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell $(CC) -dumpmachine))),v3 v4)# of a portable build, see below
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
                 $(PLUGIN_C) $(UCX_C) $(STANDIN_C) $(AGAIN_SRC)))
 LIB        := $(OUT)/libweir.a#          what programs link: nothing but weir_* can be seen
@@ -157,12 +159,10 @@ all tests net deploy: $(if $(UCX),$(UCX_LINKS))
 
 # In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
 # which nothing but its table of ops can be seen. See kernels/table/levels.c.
-LEVEL_V4      := -march=x86-64-v4 -mprefer-vector-width=512
-LEVEL_v3      := -march=x86-64-v3 -DWEIR_NO_AMX
-LEVEL_v4      := $(LEVEL_V4) -DWEIR_NO_AMX
-LEVEL_v4_bf16 := $(LEVEL_V4) -mavx512bf16 -DWEIR_NO_AMX
-LEVEL_v4_amx  := $(LEVEL_V4) -mavx512bf16
-LEVEL_SRC     := graph/base/half.c $(filter-out kernels/table/registry.c kernels/table/levels.c,$(filter kernels/%,$(LIB_SRC)))
+LEVEL_v3      := -march=x86-64-v3
+LEVEL_v4      := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16
+# All share amx.c, which knows whether AMX and AVX512_BF16 are used, and is the same for every processor.
+LEVEL_SRC     := graph/base/half.c $(filter-out kernels/table/registry.c kernels/table/levels.c kernels/matmul/amx.c,$(filter kernels/%,$(LIB_SRC)))
 LEVEL_OBJ     := $(LEVELS:%=$(OUT)/level_%.o)
 $(OUT)/kernels/table/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
 PARTIAL        = $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel)

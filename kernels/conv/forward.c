@@ -1,18 +1,20 @@
-/* kernels/conv/forward.c: the convolution on CPUs, three ways.
+/* kernels/conv/forward.c: the convolution on CPUs, in several ways.
  *
  *     few positions (less than FEW)     dot products along the window and the channels (dots.h)
  *     one channel in a group            a window over its plane (plane.h): depthwise
  *     else                              a product, weight [out, in taps] x [in taps, positions]
  *
- * The second factor of the product is made in the packed form that the product wants (kernels/matmul/large.h), block by block:
- * the channels' patches first (patch.h), and of these a row for each tap. It never exists as a whole. A window of one element
- * with a stride of 1 needs none of that: the image is the second factor as it lies.
+ * The second factor of the product never exists as a whole. Block by block, the channels' patches are made (patch.h), and of these a
+ * row for each tap, in the packed form that the product wants (kernels/matmul/large.h). If few output channels would read these rows,
+ * they are not made: the product reads the patches (direct.h), which gives the same bits. A window of one element with a stride of 1
+ * needs none of that: the image is the second factor as it lies.
  *
  * The way is chosen by the window, the spatial sizes and the channels in a group, and each way adds in an order that depends on
  * these alone: so an element's bits do not depend on how the batch, the output channels or the groups are split.
  *
  * Halves are converted: the weight once for a call, x where patches are made, y when a group of an image is done.
  */
+#include "kernels/conv/direct.h"
 #include "kernels/conv/dots.h"
 #include "kernels/conv/plane.h"
 #include "kernels/conv/sizes.h"
@@ -35,7 +37,9 @@ typedef struct forward {
     float *weight, *y;  /* copies in f32, of a weight and of a group of y that are halves; else NULL */
     plane_block block;  /* all positions, or some for WAY_PLANE */
     float *columns;     /* WAY_DOTS: [positions, terms] */
-    int64_t *tap;       /* WAY_PRODUCT */
+    bool direct;        /* WAY_PRODUCT: without rows for taps */
+    int64_t *tap;
+    int64_t *at;        /* then: of each term of a block, in the patches */
     patch_run *runs;
     float *patches;
     void *product;      /* the product's own */
@@ -65,7 +69,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The patches of the channels that a block of the second factor is made of. */
+/* The patches of the channels that a block of the second factor is made of. Room for both forms of the product: which one is used
+ * depends on the processor, and a plan may run on another one than it was made on. */
 static void product_room(forward *f, room *r)
 {
     const conv_sizes *s = &f->s;
@@ -75,7 +80,8 @@ static void product_room(forward *f, room *r)
         return;
     const int64_t channels = least(s->large_channels, (GEMM_DEPTH - 1) / s->taps + 2);
     f->tap = room_take(r, s->taps, sizeof *f->tap);
-    f->runs = room_take(r, PANEL_MAX, sizeof *f->runs);
+    f->at = room_take(r, GEMM_DEPTH, sizeof *f->at);
+    f->runs = room_take(r, PANEL_MAX > width ? PANEL_MAX : width, sizeof *f->runs);
     f->patches = room_take(r, room_times(channels, patch_floats(&s->w, width)), sizeof *f->patches);
 }
 
@@ -84,6 +90,7 @@ static forward forward_of(const window_attrs *attrs, const weir_type *x, const w
     forward f = {.s = conv_sizes_of(attrs, &x->shape, &y->shape, &weight->shape), .x_dtype = x->dtype, .y_dtype = y->dtype};
     const conv_sizes *s = &f.s;
     f.way = way_of(s, x->dtype);
+    f.direct = f.way == WAY_PRODUCT && direct_pays(s->small_channels, s->w.small[2]);
     f.block.count = s->small;
     f.terms = s->large_channels * s->taps;
     if (dtype_half(weight->dtype))
@@ -156,7 +163,7 @@ static void panel_fill(const forward *f, const gemm_block *b, const patch *p, in
         rows_fill(f, b, size, &c, c.count, to);
 }
 
-/* The patches of the channels that the block's rows are of. */
+/* The patches of the channels that the block's rows are of. Every way reads them. */
 static void patches_make(const forward *f, const gemm_block *b, const patch *p)
 {
     const int64_t taps = f->s.taps, first = b->p / taps, last = (b->p + b->depth - 1) / taps;
@@ -178,18 +185,44 @@ static void block_make(void *ctx, const gemm_block *b)
         panel_fill(f, b, &p, patch_runs(&p, b->j + j, least(b->columns, b->width - j), b->columns, f->runs), to);
 }
 
+/* A block of positions and terms, added to y. */
+static void direct_block(const forward *f, const float *weight, float *y, gemm_block b, bool add)
+{
+    const conv_sizes *s = &f->s;
+    const patch p = patch_of(&s->w, b.j, b.width, f->x_dtype, 0);
+    patches_make(f, &b, &p);
+    for (int64_t i = 0, t = b.p % s->taps, channel = 0; i < b.depth; i++) {
+        f->at[i] = channel + f->tap[t++];
+        channel += t == s->taps ? patch_size(&p) : 0;
+        t = t == s->taps ? 0 : t;
+    }
+    direct(&(direct_call){.outs = s->small_channels, .depth = b.depth, .weight = weight + b.p, .weight_step = f->terms, .patches = f->patches,
+                          .at = f->at, .runs = f->runs, .run_count = patch_runs(&p, b.j, b.width, direct_run(), f->runs), .y = y + b.j,
+                          .y_step = s->small, .add = add});
+}
+
+static void direct_group(const forward *f, const float *weight, const float *bias, float *y)
+{
+    const int64_t depth = gemm_large_depth(f->terms);
+    for (int64_t j = 0; j < f->s.small; j += GEMM_WIDTH)
+        for (int64_t p = 0; p < f->terms; p += depth)
+            direct_block(f, weight, y, (gemm_block){.p = p, .depth = least(depth, f->terms - p), .j = j, .width = least(GEMM_WIDTH, f->s.small - j)},
+                         p || bias);
+}
+
 static void product_group(forward *f, const float *weight, const float *bias, float *y)
 {
     const conv_sizes *s = &f->s;
     for (int64_t o = 0; o < s->small_channels && (bias || !f->terms); o++)
         for (int64_t i = 0; i < s->small; i++)
             y[o * s->small + i] = bias ? bias[o] : 0;
-    if (!f->terms)
-        return;
-    gemm_large(&(gemm_large_call){
-        .m = s->small_channels, .n = s->small, .k = f->terms, .alpha = 1, .a = weight, .lda = f->terms,
-        .b = f->way == WAY_IN_PLACE ? (const float *)f->x + f->x_at : NULL, .ldb = s->small, .beta = bias ? 1 : 0, .c = y,
-        .ldc = s->small, .workspace = f->product, .make = f->way == WAY_IN_PLACE ? NULL : block_make, .ctx = f});
+    if (f->direct)
+        direct_group(f, weight, bias, y);
+    else if (f->terms)
+        gemm_large(&(gemm_large_call){
+            .m = s->small_channels, .n = s->small, .k = f->terms, .alpha = 1, .a = weight, .lda = f->terms,
+            .b = f->way == WAY_IN_PLACE ? (const float *)f->x + f->x_at : NULL, .ldb = s->small, .beta = bias ? 1 : 0, .c = y,
+            .ldc = s->small, .workspace = f->product, .make = f->way == WAY_IN_PLACE ? NULL : block_make, .ctx = f});
 }
 
 /* ---- a window over a plane ---- */

@@ -2,6 +2,7 @@
 #include "kernels/conv/patch.h"
 
 #include "graph/base/half.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/real.h"
 #include "kernels/conv/room.h"
 
@@ -94,19 +95,34 @@ static inline __attribute__((always_inline)) void copy(const float *restrict fro
     memcpy(to + count - WIDE, from + count - WIDE, WIDE * sizeof *to);
 }
 
+/* x[0], x[2], ... and x[1], x[3], ... The last vector covers what the one before it has already. */
+static void spread_pairs(const float *x, int64_t count, float *even, float *odd)
+{
+    const lane_numbers from = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+    const int64_t last = count < LANES ? 0 : (count - LANES) / 2 * 2;
+    for (int64_t i = 0; count >= LANES && i < last + LANES; i += LANES) {
+        const int64_t at = least(i, last);
+        const lanes v = lanes_load(x + at), sorted = lanes_pick(v, v, from);
+        memcpy(even + at / 2, &sorted, sizeof sorted / 2);
+        memcpy(odd + at / 2, (const float *)&sorted + LANES / 2, sizeof sorted / 2);
+    }
+    for (int64_t i = count < LANES ? 0 : last + LANES; i < count; i++)
+        (i % 2 ? odd : even)[i / 2] = x[i];
+}
+
 /* Elements that lie at `at` and behind it in a row of the patch before it is sorted, to their phases. */
 static void spread(const patch *p, const float *x, int64_t count, int64_t at, float *row)
 {
     const int64_t stride = p->w.stride[2];
+    if (stride == 2) {
+        spread_pairs(x, count, row + at % 2 * p->pitch + at / 2, row + (at + 1) % 2 * p->pitch + (at + 1) / 2);
+        return;
+    }
     for (int64_t phase = 0; phase < stride; phase++) {
         const int64_t first = (phase - at % stride + stride) % stride;
         float *to = row + phase * p->pitch + (at + first) / stride;
-        if (stride == 2)
-            for (int64_t i = first; i < count; i += 2)
-                *to++ = x[i];
-        else
-            for (int64_t i = first; i < count; i += stride)
-                *to++ = x[i];
+        for (int64_t i = first; i < count; i += stride)
+            *to++ = x[i];
     }
 }
 
@@ -124,10 +140,11 @@ static void copy_elements(const patch *p, const void *data, int64_t at, int64_t 
         spread(p, (const float *)data + at, count, to, row);
 }
 
-/* Whether a tap reads the rows that lie `offset` from the first in this dimension: a stride may leave out some. */
+/* Whether a tap reads the rows that lie `offset` from the first in this dimension: a stride may leave out some, if windows leave gaps
+ * between them or in them. */
 static inline bool row_is_read(const window *w, int d, int64_t offset)
 {
-    if (w->stride[d] == 1)
+    if (w->stride[d] == 1 || (w->dilation[d] == 1 && w->kernel[d] >= w->stride[d]))
         return true;
     for (int64_t tap = 0; tap < w->kernel[d]; tap++) {
         const int64_t first = offset - tap * w->dilation[d];

@@ -245,3 +245,15 @@ void amx_pretend(bool usable)
 {
     __atomic_store_n(&answer, usable ? YES : NO, __ATOMIC_RELAXED);
 }
+
+static int forbidden;
+
+bool pairs_usable(void)
+{
+    return !__atomic_load_n(&forbidden, __ATOMIC_RELAXED);
+}
+
+void pairs_forbid(void)
+{
+    __atomic_store_n(&forbidden, 1, __ATOMIC_RELAXED);
+}

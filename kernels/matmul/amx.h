@@ -26,12 +26,10 @@ bool amx_usable(void);
 /* Whether a small product of whole numbers is exact; executes the instructions, whether the processor has them or not. */
 bool amx_is_right(void);
 
-/* A copy of the kernels that is for processors without AMX does not ask (kernels/table/levels.c). */
-#ifdef WEIR_NO_AMX
-#define amx_used() false
-#else
-#define amx_used() amx_usable()
-#endif
+/* Whether a copy of the kernels that has products of pairs of bf16 (AVX512_BF16) uses them: true until pairs_forbid(), which the level
+ * v4 calls (kernels/table/levels.c). */
+bool pairs_usable(void);
+void pairs_forbid(void);
 
 /* amx_usable() is `usable` from now on, in all threads: for tests, and where the level of the kernels says so. */
 void amx_pretend(bool usable);

@@ -52,13 +52,18 @@ enum {
 /* How terms lie: pairs of bf16, or single ones widened to f32. In both an element of a pack is 4 bytes. */
 typedef enum terms { TERMS_F32 = 1, TERMS_PAIRS = 2 } terms;
 
-static terms terms_of(weir_dtype dtype)
+static inline bool has_pairs(void)
 {
 #ifdef __AVX512BF16__
-    return dtype == WEIR_BF16 ? TERMS_PAIRS : TERMS_F32;
+    return pairs_usable();
 #else
-    return dtype == WEIR_BF16 && amx_used() ? TERMS_PAIRS : TERMS_F32;
+    return false;
 #endif
+}
+
+static terms terms_of(weir_dtype dtype)
+{
+    return dtype == WEIR_BF16 && (has_pairs() || amx_usable()) ? TERMS_PAIRS : TERMS_F32;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -342,12 +347,13 @@ static const tile_fn tile_of[TERMS_PAIRS + 1][TILE_ROWS + 1][TILE_VECTORS + 1] =
 
 /* ---- what becomes of the sums ---- */
 
-/* half_to_bf16() of each. The processor's own rounding is that, but for denormals, which it takes for zeros. */
-static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, wide x)
+/* half_to_bf16() of each. The processor's own rounding (`own`) is that, but for denormals, which it takes for zeros. */
+static inline __attribute__((always_inline)) void store_bf16(uint16_t *to, wide x, bool own)
 {
+    (void)own;
 #ifdef __AVX512BF16__
     enum { DENORMAL = 0x20 };
-    if (!_mm512_fpclass_ps_mask((__m512)x, DENORMAL)) {
+    if (own && !_mm512_fpclass_ps_mask((__m512)x, DENORMAL)) {
         const __m256bh rounded = _mm512_cvtneps_pbh((__m512)x);
         memcpy(to, &rounded, sizeof rounded);
         return;
@@ -365,6 +371,7 @@ static void put_vectors(const half_product *p, const float *sum, int64_t row, in
 {
     const float alpha = p->alpha == 0 ? 1 : p->alpha;
     const int64_t to = row * p->ldc + column;
+    const bool own = has_pairs();
     for (int64_t i = 0; i < count; i += WIDTH) {
         wide x = load(sum + i) * alpha;
         if (p->bias)
@@ -374,7 +381,7 @@ static void put_vectors(const half_product *p, const float *sum, int64_t row, in
         if (p->c_dtype == WEIR_F32)
             memcpy((float *)p->c + to + i, &x, sizeof x);
         else
-            store_bf16((uint16_t *)p->c + to + i, x);
+            store_bf16((uint16_t *)p->c + to + i, x, own);
     }
 }
 
@@ -451,7 +458,7 @@ void half_multiply(const half_product *p, const half_packed *b)
 {
     const terms kind = terms_of(p->dtype);
     const int64_t most = ROWS * kind / 2, elements = elements_of(kind, b->k);
-    amx_tiles tiles = {0}, *amx = kind == TERMS_PAIRS && amx_used() ? &tiles : NULL;
+    amx_tiles tiles = {0}, *amx = kind == TERMS_PAIRS && amx_usable() ? &tiles : NULL;
     for (int64_t row = 0; row < p->m; row += most) {
         const int64_t rows = least(most, p->m - row);
         strip s = rows_of_a(p, kind, amx != NULL, row, rows);

@@ -103,8 +103,8 @@ typedef struct tile {
     float alpha, beta;
 } tile;
 
-/* The columns that exist, one by one. */
-static void tile_store_part(const tile *t, int row, const float *sum)
+/* The columns that exist, one by one. Not inlined into dozens of tiles. */
+static __attribute__((noinline)) void tile_store_part(const tile *t, int row, const float *sum)
 {
     float *c = t->c + row * t->ldc;
     for (int64_t j = 0; j < t->columns; j++)
@@ -294,6 +294,11 @@ static void pack_a(const float *a, int64_t lda, int64_t depth, int64_t rows, flo
 
 /* ---- the product ---- */
 
+int64_t gemm_large_depth(int64_t k)
+{
+    return even_part(k, DEPTH);
+}
+
 /* The sizes of the blocks of one product. */
 typedef struct blocks {
     int64_t depth, band, width;
@@ -302,7 +307,7 @@ typedef struct blocks {
 static blocks blocks_of(bool trans_a, int64_t m, int64_t n, int64_t k)
 {
     return (blocks){
-        .depth = even_part(k, DEPTH),
+        .depth = gemm_large_depth(k),
         .band = round_up(even_part(m, trans_a ? BAND_PACKED : BAND), ROWS),
         .width = round_up(even_part(n, trans_a ? WIDTH_PACKED : WIDTH), COLUMNS),
     };
@@ -326,7 +331,7 @@ size_t gemm_large_workspace(bool trans_a, int64_t m, int64_t n, int64_t k)
 {
     if (!m || !n || !k)
         return 0;
-    const int64_t depth = even_part(k, DEPTH), width = even_part(n, trans_a ? WIDTH_PACKED : WIDTH);
+    const int64_t depth = gemm_large_depth(k), width = even_part(n, trans_a ? WIDTH_PACKED : WIDTH);
     return panels_bytes(width, 16, 32, depth) + (trans_a ? panels_bytes(even_part(m, BAND_PACKED), 6, 8, depth) : 0);
 }
 

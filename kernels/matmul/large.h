@@ -38,6 +38,8 @@ typedef struct gemm_large_call {
     void *ctx;
 } gemm_large_call;
 
+/* Terms that are added at a time, of k. */
+int64_t gemm_large_depth(int64_t k);
 size_t gemm_large_workspace(bool trans_a, int64_t m, int64_t n, int64_t k);
 void gemm_large(const gemm_large_call *g);
 

@@ -6,11 +6,11 @@
  *     v1        any x86-64                          the library's own copy, which has all the rules, too
  *     v3        x86-64-v3: AVX2, FMA, F16C
  *     v4        x86-64-v4: AVX-512
- *     v4-bf16   with AVX512_BF16 besides: products of bf16 are pairs of terms
- *     v4-amx    with AMX: so they are in tiles
+ *     v4-bf16   the same copy, with AVX512_BF16: products of bf16 are pairs of terms
+ *     v4-amx    the same copy, with AMX: so they are in tiles
  *
  * A copy is one object, of which nothing can be seen but its table of ops (level_ops.c): it has its own of every
- * function, so nothing is renamed and no kernel knows of levels. An op is the library's own, with one address and one
+ * function but those of amx.c, so nothing is renamed and no kernel knows of levels. An op is the library's own, with one address and one
  * set of rules; when a session is opened, and where one kernel calls others (fused), its kernel is looked up in the
  * table of the level. The level is the highest that the processor has, or the one that WEIR_CPU_LEVEL names.
  *
@@ -49,8 +49,7 @@ static bool always(void)
 
 #ifdef WEIR_LEVELS
 
-extern const weir_op *const level_v3[OPS_COUNT], *const level_v4[OPS_COUNT], *const level_v4_bf16[OPS_COUNT],
-    *const level_v4_amx[OPS_COUNT];
+extern const weir_op *const level_v3[OPS_COUNT], *const level_v4[OPS_COUNT];
 
 static bool has_v3(void)
 {
@@ -77,8 +76,8 @@ static bool has_amx(void)
     X("v1", level_ops, always) \
     X("v3", level_v3, has_v3) \
     X("v4", level_v4, has_v4) \
-    X("v4-bf16", level_v4_bf16, has_bf16) \
-    X("v4-amx", level_v4_amx, has_amx)
+    X("v4-bf16", level_v4, has_bf16) \
+    X("v4-amx", level_v4, has_amx)
 
 #else
 
@@ -102,6 +101,11 @@ static bool has_amx(void)
 static bool has_amx(void)
 {
     return amx_usable();
+}
+
+static bool has_v4(void)
+{
+    return false; /* as a level of its own */
 }
 
 #define LEVELS(X) X(NATIVE, level_ops, always) X(NATIVE "-amx", level_ops, has_amx)
@@ -137,8 +141,10 @@ static const level *level_now(void)
     now = choose(asked && *asked ? asked : NULL);
     if (now && !__atomic_compare_exchange_n(&chosen, &none, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return none;
-    if (now && now->is_here != has_amx)
-        amx_pretend(false); /* the library's own copy would use it */
+    if (now && now->is_here != has_amx) /* copies would use what the level has not */
+        amx_pretend(false);
+    if (now && now->is_here == has_v4)
+        pairs_forbid();
     return now;
 }
 

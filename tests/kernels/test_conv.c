@@ -115,6 +115,8 @@ static const conv_case cases[] = {
 };
 /* More terms than a block of a product has, and more positions. */
 static const conv_case large_case = {{4, {1, 50, 24, 25}}, 9, 1, {{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
+/* More outputs than read their patches directly, while a part of them does; rows that end within a vector. */
+static const conv_case many_outputs = {{4, {2, 50, 9, 13}}, 48, 1, {{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
 static const conv_case large_plane = {{4, {1, 2, 50, 50}}, 2, 2, {{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}};
 
 static weir_shape weight_of(const conv_case *k)
@@ -215,8 +217,8 @@ static weir_view part_of(const kernel_check *c, int64_t image, int64_t o)
 
 Test(conv, bits_do_not_depend_on_the_images_and_channels_beside_them)
 {
-    const conv_case *k[] = {&cases[0], &cases[7], &large_case};
-    for (int i = 0; i < (kernel_check_kind() == WEIR_CPU ? 3 : 2); i++) {
+    const conv_case *k[] = {&cases[0], &cases[7], &large_case, &many_outputs};
+    for (int i = 0; i < (kernel_check_kind() == WEIR_CPU ? 4 : 2); i++) {
         const conv_attrs attrs = {.window = k[i]->w, .groups = 1};
         kernel_check c = kernel_check_new(&op_conv, &attrs, SEED);
         kernel_check_in(&c, WEIR_F32, k[i]->x);
