@@ -437,8 +437,15 @@ bool npy_open(struct npy *npy, const char *path)
     npy->dtype = h.dtype;
     npy->wide = h.wide;
     npy->rank = h.rank;
+    npy->header_bytes = ftell(npy->file);
     memcpy(npy->dim, h.dim, sizeof h.dim);
     return true;
+}
+
+bool npy_seek(struct npy *npy, int64_t element)
+{
+    const size_t bytes = npy->wide ? WIDE_BYTES : weir_dtype_bytes(npy->dtype);
+    return !fseeko(npy->file, npy->header_bytes + (off_t)(element * (int64_t)bytes), SEEK_SET);
 }
 
 bool npy_gives(const struct npy *npy, weir_dtype dtype)

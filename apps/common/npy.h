@@ -50,6 +50,9 @@ bool npy_gives(const struct npy *npy, weir_dtype dtype);
 /* The next `count` elements as `dtype`. False: the file ends, or an error; ERANGE: one does not fit. */
 bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
 
+/* Goes to this element of a file; npy_get() then reads from there. False: errno, as of a pipe. */
+bool npy_seek(struct npy *npy, int64_t element);
+
 /* Begins a file of `count` values of this type. */
 bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count);
 bool npy_put(struct npy *npy, const void *value, size_t count); /* elements */
