@@ -80,7 +80,7 @@ static int64_t windows(const weir_data *data)
     return weir_data_get_info(data)->samples;
 }
 
-/* Of all windows, or of the first nine tenths if the others are held out. */
+/* Training uses all windows, or the first nine tenths if the others are held out. */
 static weir_data *open_train(const corpus_opts *o, const gpt_config *c, bool all, uint64_t seed)
 {
     return weir_data_tokens(NULL, .files = o->tokens.value, .file_count = o->tokens.count, .seq = c->seq, .vocab = c->vocab,

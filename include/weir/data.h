@@ -3,8 +3,8 @@
  *     weir_data *data = weir_data_tokens("train_*.bin", .seq = 1024, .vocab = 50257, .seed = 1);
  *     weir_tensor *tokens = weir_data_input(g, data, .rows = 8, .name = "tokens", .sbp = {WEIR_S(0)});
  *     weir_tensor *labels = weir_data_input(g, data, .rows = 8, .name = "labels", .sbp = {WEIR_S(0)}, .labels = true);
- *     ...
- *     weir_data_close(data);                              // after the last session that reads it
+ *
+ * weir_data_close() comes after the last session that reads the data.
  *
  * Files hold *samples*: windows of .seq tokens, or the rows of arrays. Together they are one long list, file after file. An
  * epoch has each sample once. Its order is a random permutation, which follows from .seed and the number of the epoch, or the
