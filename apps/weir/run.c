@@ -90,7 +90,7 @@ static weir_status source(void *ctx, const weir_view *dst, int64_t step, int mic
     mover *m = ctx;
     if (!m->port.split && weir_shape_equal(&dst->shape, &dst->global))
         return move_file(m, dst->data, step, micro) ? WEIR_OK : WEIR_E_CANCELLED;
-    const bool ok = port_fill_part(&m->port, dst, step, micro);
+    const bool ok = port_fill_shard(&m->port, dst, step, micro);
     if (!ok)
         weir_session_cancel(m->runner->session);
     return ok ? WEIR_OK : WEIR_E_CANCELLED;

@@ -99,8 +99,8 @@ static weir_status open_files(weir_data *data, const struct data_paths *paths)
     return status;
 }
 
-/* Chooses the part that is used. */
-static weir_status choose_part(weir_data *data, const weir_data_opts *o)
+/* Chooses the range that is used. */
+static weir_status choose_range(weir_data *data, const weir_data_opts *o)
 {
     const int64_t all = data->count;
     const char *more = data->info.files > 1 ? " and the others" : "";
@@ -111,7 +111,7 @@ static weir_status choose_part(weir_data *data, const weir_data_opts *o)
     if (data->info.samples > 0)
         return WEIR_OK;
     if (all)
-        return error_set(WEIR_E_ARGUMENT, "%s%s: the part from %g to %g of %" PRId64 " samples is empty", data->file->path, more, o->from,
+        return error_set(WEIR_E_ARGUMENT, "%s%s: the range from %g to %g of %" PRId64 " samples is empty", data->file->path, more, o->from,
                          o->to == 0 ? 1 : o->to, all);
     if (data->tokens)
         return error_set(WEIR_E_ARGUMENT, "%s%s: %" PRId64 " tokens are too few for .seq = %" PRId64 ": a window and its labels take %" PRId64
@@ -132,7 +132,7 @@ static weir_status open_data(weir_data *data, const char *files, const weir_data
     }
     status = status ? status : find_files(&paths, files, o);
     status = status ? status : open_files(data, &paths);
-    status = status ? status : choose_part(data, o);
+    status = status ? status : choose_range(data, o);
     data_paths_free(&paths);
     return status;
 }
@@ -225,7 +225,7 @@ static bool step_index(const weir_view *view, int outer, int64_t *at)
     return d > 0;
 }
 
-/* Reads the part of one sample that the view has, in runs of elements that lie together in the file. */
+/* Reads the elements of one sample that the view has, in runs of elements that lie together in the file. */
 static weir_status read_sample(const weir_data *data, int64_t sample, bool labels, const weir_view *dst, char *to)
 {
     const struct data_file *file = file_of(data, sample);

@@ -1,6 +1,6 @@
 /* graph/data/data.h: files of samples as one list (include/weir/data.h).
  *
- *     epoch's place -> order_at() -> sample of the part -> file, element -> bytes
+ *     epoch's place -> order_at() -> sample of the range -> file, element -> bytes
  *
  * Nothing here changes once it is open, but for the list of feeds, which inputs of graphs add to.
  */
@@ -29,7 +29,7 @@ struct weir_data {
     int64_t sample_elements;  /* of one: seq, or those of a row */
     int64_t vocab;
     uint64_t seed;
-    int64_t begin, count;     /* the part of all samples that is used; info.samples of them, spread evenly */
+    int64_t begin, count;     /* the range of all samples that is used; info.samples of them, spread evenly */
     _Atomic(struct data_feed *) feeds; /* owned */
 };
 

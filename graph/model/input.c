@@ -4,7 +4,7 @@
  * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
  *
  * A source that is split is one node on all devices of the mesh, whose one signature for each axis is the layout that the
- * user gave, as with a call that is split. Each device calls the function for its own part, so no value is sent.
+ * user gave, as with a call that is split. Each device calls the function for its own shard, so no value is sent.
  */
 #include "graph/base/base.h"
 #include "graph/model/ends.h"
@@ -19,7 +19,7 @@ typedef struct asked {
     weir_mesh *mesh;
 } asked;
 
-/* Whether a source can give the parts of this layout; all axes have an SBP. Reports. */
+/* Whether a source can give the shards of this layout; all axes have an SBP. Reports. */
 static bool layout_splits(const asked *a, const weir_sbp *sbp)
 {
     char place[64];

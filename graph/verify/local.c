@@ -61,7 +61,7 @@ static weir_status fetch(struct local *l, const plan_host *host, uint32_t t)
     return WEIR_OK;
 }
 
-/* The value of an input, or the part of it that the source gives on one device. */
+/* The value of an input, or the shard of it that the source gives on one device. */
 static weir_status give(struct local *l, const plan_host *host, uint32_t t)
 {
     const char *name = plan_text(l->plan, host->name);

@@ -38,8 +38,8 @@ typedef struct weir_data_opts {
     int64_t vocab;            /* tokens: ids are 0 to vocab - 1; another id fails the run [2^31: all that an i32 holds] */
     uint64_t seed;            /* of the order [0] */
     bool sequential;          /* the order of the files, the same in each epoch [a random permutation for each epoch] */
-    double from, to;          /* the part of the samples to use: .to = 0.9 to train, .from = 0.9 to validate [0, 1] */
-    int64_t samples;          /* uses only so many samples, spread evenly over the part [all] */
+    double from, to;          /* the range of the samples to use: .to = 0.9 to train, .from = 0.9 to validate [0, 1] */
+    int64_t samples;          /* uses only so many samples, spread evenly over the range [all] */
 } weir_data_opts;
 
 /* Opens files of token ids. `files` is a path or a pattern of the shell ("data/train_*.bin"), whose files are read in the order
@@ -84,7 +84,7 @@ typedef struct weir_data_input_opts {
     weir_src src;
     int64_t rows;                /* samples of a value, its first dimension; needed */
     const char *name;
-    weir_sbp sbp[WEIR_AXES_MAX]; /* layout over its mesh; AUTO: deduced. If it splits a dimension, each device reads its own part
+    weir_sbp sbp[WEIR_AXES_MAX]; /* layout over its mesh; AUTO: deduced. If it splits a dimension, each device reads its own shard
                                     (.split of weir_input) */
     int micro_batches;           /* the value is one of so many of a step, as many as weir_compile() is given [0: one a step] */
     bool labels;                 /* tokens: those one further, i32 [rows, seq] as well */
@@ -99,7 +99,7 @@ weir_tensor *weir_data_input_at(weir_graph *graph, weir_data *data, const weir_d
 
 /* Reads samples first, first + 1, ... into `dst`, of which the first dimension counts samples and the others are those of a
  * sample: for sources of your own, and for plans that were loaded from a file (.bindings of weir_session_open). Sample i is
- * number i modulo .samples of epoch i / .samples. `dst` may be a part of a value: then dst->global has its shape, and sample
+ * number i modulo .samples of epoch i / .samples. `dst` may be a shard of a value: then dst->global has its shape, and sample
  * `first` is the value's first. E_IO: a file cannot be read. E_ARGUMENT: a view that does not fit, or an id that is not below
  * .vocab. Any thread. */
 weir_status weir_data_read(const weir_data *data, int64_t first, bool labels, const weir_view *dst);

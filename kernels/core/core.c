@@ -220,7 +220,7 @@ static void shard_grad(weir_grad_args *args)
 
 /* ---- kernels ---- */
 
-/* A device may have no part of a value that is split. */
+/* The shard of a device may be empty, if the value is split. */
 static weir_status source_kernel(const weir_kernel_args *args)
 {
     const callback_binding *bound = args->host;

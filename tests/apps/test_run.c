@@ -283,7 +283,7 @@ Test(run, training_by_hand_gives_the_bits_of_a_program)
     refuses("head -c 200 $T/x.npy | weir run $T/plan --feed x=- --fetch loss=$T/l.npy", 1, "value 3 cannot be read: it ends before");
 }
 
-Test(run, each_device_of_a_split_source_reads_its_part_of_the_file)
+Test(run, each_device_of_a_split_source_reads_its_shard_of_the_file)
 {
     float x[VALUES * ROWS * IN];
     weir_graph *g = weir_graph_new("parts");
@@ -304,7 +304,7 @@ Test(run, each_device_of_a_split_source_reads_its_part_of_the_file)
              "cmp $T/launched.npy $T/y.npy");
     must_run("weir run $T/plan --made-up --fetch y=$T/made.npy");
     refuses("cat $T/x.npy | weir run $T/plan --feed x=- --fetch y=$T/y.npy", 1,
-            "each device of a split input reads its own part, so the file cannot be a pipe");
+            "each device of a split input reads its own shard, so the file cannot be a pipe");
 }
 
 /* ---- ops from a shared object ---- */

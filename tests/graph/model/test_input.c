@@ -6,6 +6,8 @@
 #include <unistd.h>
 #include <weir/weir.h>
 
+#include "tests/support/fake.h"
+#include "tests/support/fakes.h"
 #include "tests/support/folder.h"
 #include "tests/support/ranks.h"
 
@@ -195,6 +197,26 @@ Test(input, the_sentence_of_a_source_that_fails_is_reported, .timeout = 60)
     weir_session_close(s);
     weir_plan_free(plan);
     weir_graph_free(graph);
+}
+
+/* On accelerators a source writes to memory of the host, and its part is copied. */
+Test(input, parts_for_accelerators_have_the_same_bits, .timeout = 60)
+{
+    static float x[2][MICRO * STEPS][ELEMENTS], w[2][WIDE];
+    given whole = {0}, parts = {0};
+    mesh_takes_fakes = true;
+    run(planned(&whole, false, 4, 1, WEIR_S(0), WEIR_B), x[0], w[0]);
+    weir_graph *graph = model(&parts, true, 4, 1, WEIR_S(0), WEIR_B);
+    fakes_put(graph, fakes_all);
+    weir_plan *plan = weir_compile(graph, .micro_batches = MICRO);
+    cr_assert(plan, "%s", weir_error());
+    weir_graph_free(graph);
+    fake_open(&(fake_options){.seed = 1});
+    run(plan, x[1], w[1]);
+    fake_close_well();
+    cr_expect_arr_eq(x[0], x[1], sizeof x[0]);
+    cr_expect_arr_eq(w[0], w[1], sizeof w[0]);
+    cr_expect_eq(parts.elements, MICRO * STEPS * ELEMENTS);
 }
 
 /* ---- ranks ---- */
