@@ -154,13 +154,12 @@ static weir_status restore_tokens(void *ctx, int64_t step, const void *bytes, si
         snprintf(why, why_bytes, "the model that was saved has %d heads, not %d", note.heads, c->heads);
         return WEIR_E_ARGUMENT;
     }
-    const char *what = c->tokens ? "token files" : "text";
     if (note.bytes != data_size(c) || note.hash != data_hash(c))
         snprintf(why, why_bytes, c->tokens ? "the token files are not those that it was saved with"
                                            : "the text is not the one that it was saved with");
     else if (note.data_seed != c->data_seed)
-        snprintf(why, why_bytes, "the windows of the %s are drawn with seed %" PRIu64 ", and were with %" PRIu64, what,
-                 c->data_seed, note.data_seed);
+        snprintf(why, why_bytes, "the %s windows are drawn with seed %" PRIu64 ", and were with %" PRIu64,
+                 c->tokens ? "token files'" : "text's", c->data_seed, note.data_seed);
     return WEIR_OK;
 }
 
