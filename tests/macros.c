@@ -30,6 +30,9 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
 {
     weir_mesh *mesh = weir_mesh_new(g, "cpu:0-3", .shape = {2, 2});
     weir_tensor *x = weir_input(g, WEIR_F32, {64, 8}, .name = "x", .sbp = {WEIR_S(0)}, .micro = true, .source = c->source);
+    weir_data *data = weir_data_tokens("*.bin", .seq = 8, .to = 0.9);
+    x = weir_add(x, weir_data_input(g, data, .rows = 64, .name = "tokens", .sbp = {WEIR_S(0)}, .micro_batches = 2, .labels = true));
+    x = weir_add(x, weir_data_input(g, weir_data_npy("*.npy", .seed = 1), .rows = 64));
     WEIR_ON(mesh, .name = "layer%d", .index = index)
         x = weir_relu(weir_linear(x, 16, .name = name, .init = WEIR_NORMAL(0.5)));
     WEIR_NAMED(g, name) {

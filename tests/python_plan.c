@@ -1,5 +1,5 @@
 /* tests/python_plan.c: writes the plans that tests/python_test.py runs, into the folder that it is given: one whose
- * values are pushed and pulled, in bf16 too, one of integers, one with a source, a sink and a parameter that is trained. */
+ * values are pushed and pulled, in bf16 too, one of integers, one with a split source, a sink and a parameter that is trained. */
 #include <stdio.h>
 #include <weir/weir.h>
 
@@ -47,7 +47,8 @@ static int train(const char *folder)
 {
     weir_graph *g = weir_graph_new("train");
     weir_mesh_new(g, "cpu:0-1");
-    weir_tensor *x = weir_input(g, WEIR_F32, {8, 1}, .name = "x", .sbp = {WEIR_S(0)}, .source = nothing);
+    weir_tensor *x = weir_input(g, WEIR_F32, {8, 1}, .name = "x", .sbp = {WEIR_S(0)}, .source = nothing,
+                                .split = true);
     weir_tensor *error = weir_sub(weir_linear(x, 1, .name = "line"), weir_affine(x, 3, .shift = 0.5));
     weir_tensor *loss = weir_mean(weir_mul(error, error));
     weir_fetch(loss, .name = "loss", .sink = nothing);

@@ -370,6 +370,8 @@ MISTAKE(an_sbp_that_is_a_number,
         "@: x: .sbp has the number 1 on axis 0 of the mesh \"cpu:0-1\"; write WEIR_S(1), WEIR_B or WEIR_P",
         weir_mesh_new(g, "cpu:0-1");
         HERE weir_input(g, WEIR_F32, {4, 2}, .name = "x", .sbp = {1}))
+MISTAKE(a_split_input_that_is_pushed, "@: x: .split needs a .source; a value that weir_session_push() gives is whole",
+        HERE weir_input(g, WEIR_F32, {4, 2}, .name = "x", .sbp = {WEIR_S(0)}, .split = true))
 MISTAKE(an_op_that_is_not_registered,
         "@: op_apply: .op is NULL or has no name: weir_op_find() gives NULL for an op that is not registered",
         HERE weir_op_apply(&(weir_apply){.src = WEIR_HERE, .op = weir_op_find("swish"), .graph = g}, NULL))

@@ -316,8 +316,7 @@ static weir_status restore_sources(struct loading *l)
     const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t h = 0; !status && !l->opts->parameters && h < plan->hosts_count; h++)
-        if (plan->hosts[h].kind == PLAN_SOURCE && (*l->s->bindings)[h].restore &&
-            built_runs(l->s->built, plan->hosts[h].actor.i))
+        if (plan->hosts[h].kind == PLAN_SOURCE && (*l->s->bindings)[h].restore && snapshot_source_here(l->s, h))
             status = restore_source(l, h);
     return status;
 }

@@ -365,13 +365,22 @@ static weir_status add_position(const struct snapshots *s, struct positions *to,
     return to->pool.failed ? no_memory_for_positions() : WEIR_OK;
 }
 
+bool snapshot_source_here(const struct snapshots *s, uint32_t h)
+{
+    const weir_plan *plan = s->built->plan;
+    bool here = built_runs(s->built, plan->hosts[h].actor.i);
+    for (uint32_t before = 0; here && before < h; before++)
+        here = plan->hosts[before].kind != PLAN_SOURCE || strcmp(plan_text(plan, plan->hosts[before].name), plan_text(plan, plan->hosts[h].name)) != 0 ||
+               !built_runs(s->built, plan->hosts[before].actor.i);
+    return here;
+}
+
 static weir_status get_positions(const struct snapshots *s, struct positions *to)
 {
     void *bytes = malloc(WEIR_SOURCE_BYTES_MAX);
     weir_status status = bytes ? WEIR_OK : no_memory_for_positions();
     for (uint32_t h = 0; !status && h < s->built->plan->hosts_count; h++) {
-        const plan_host *host = &s->built->plan->hosts[h];
-        if (host->kind == PLAN_SOURCE && (*s->bindings)[h].save && built_runs(s->built, host->actor.i))
+        if (s->built->plan->hosts[h].kind == PLAN_SOURCE && (*s->bindings)[h].save && snapshot_source_here(s, h))
             status = add_position(s, to, h, bytes);
     }
     free(bytes);

@@ -34,6 +34,10 @@ weir_status snapshot_save(struct snapshots *snapshots, const char *dir, const we
 weir_status snapshot_save_wait(struct snapshots *snapshots, int timeout_ms);
 weir_status snapshot_load(struct snapshots *snapshots, const char *dir, const weir_load_opts *opts);
 
+/* Whether host `h` stands for its source in this process: a source that is split is there once for each device, and its position
+ * is saved and restored once. */
+bool snapshot_source_here(const struct snapshots *snapshots, uint32_t h);
+
 /* Has the system give the pages of the snapshots now, rather than in the first save. */
 void snapshot_touch(const struct built *built);
 

@@ -18,9 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAGIC "\x93NUMPY"
-#define MAGIC_BYTES 6
-#define HEADER_MAX 65535 /* bytes of the dictionary */
 #define PATH_BYTES 4096
 
 /* The first of each dtype is what is written. */
@@ -37,106 +34,27 @@ enum { TYPES = sizeof types / sizeof *types, WIDE_BYTES = sizeof(double) };
 struct header {
     weir_dtype dtype;
     bool wide;
-    char descr[32];
-    bool fortran;
-    int rank;
-    int64_t dim[NPY_DIMS_MAX];
+    struct npy_header is;
 };
-
-static const char *skip(const char *at, const char *set)
-{
-    return at + strspn(at, set);
-}
-
-/* "(3, 4, )": what follows it, or NULL. */
-static const char *take_tuple(const char *at, struct header *h)
-{
-    char *end;
-    if (*at++ != '(')
-        return NULL;
-    for (h->rank = 0; *(at = skip(at, " ,")) != ')'; at = end) {
-        if (h->rank == NPY_DIMS_MAX || *at < '0' || *at > '9')
-            return NULL;
-        errno = 0;
-        h->dim[h->rank++] = strtoll(at, &end, 10);
-        if (errno)
-            return NULL;
-    }
-    return at + 1;
-}
-
-static const char *take_word(const char *at, const char *word)
-{
-    size_t length = strlen(word);
-    return !strncmp(at, word, length) ? at + length : NULL;
-}
-
-/* "'<f4'" */
-static const char *take_text(const char *at, char *to, size_t bytes)
-{
-    const char *end = *at == '\'' || *at == '"' ? strchr(at + 1, *at) : NULL;
-    if (!end || (size_t)(end - at) > bytes)
-        return NULL;
-    snprintf(to, bytes, "%.*s", (int)(end - at - 1), at + 1);
-    return end + 1;
-}
-
-static const char *take_value(const char *key, const char *at, struct header *h)
-{
-    if (!strcmp(key, "descr"))
-        return take_text(at, h->descr, sizeof h->descr);
-    if (!strcmp(key, "shape"))
-        return take_tuple(at, h);
-    if (strcmp(key, "fortran_order") != 0)
-        return NULL;
-    h->fortran = *at == 'T';
-    return take_word(at, h->fortran ? "True" : "False");
-}
-
-/* Whether all of the text is understood, each of the three keys once. */
-static bool take_dictionary(const char *at, struct header *h)
-{
-    char key[32];
-    int keys = 0;
-    if (*at++ != '{')
-        return false;
-    for (; *(at = skip(at, " ,")) != '}'; keys++) {
-        if (!(at = take_text(at, key, sizeof key)))
-            return false;
-        at = skip(at, " :");
-        if (!(at = take_value(key, at, h)))
-            return false;
-    }
-    return keys == 3 && h->descr[0] && !*skip(at + 1, " \n");
-}
 
 static bool read_dictionary(FILE *file, char *text)
 {
-    unsigned char start[MAGIC_BYTES + 2], length[4] = {0};
-    if (fread(start, 1, sizeof start, file) != sizeof start || memcmp(start, MAGIC, MAGIC_BYTES) != 0)
+    unsigned char start[NPY_START_BYTES];
+    const size_t first = NPY_MAGIC_BYTES + 4; /* up to the length of version 1 */
+    size_t at, bytes;
+    if (fread(start, 1, first, file) != first ||
+        (start[NPY_MAGIC_BYTES] != 1 && fread(start + first, 1, sizeof start - first, file) != sizeof start - first) ||
+        !npy_start(start, start[NPY_MAGIC_BYTES] == 1 ? first : sizeof start, &at, &bytes) ||
+        fread(text, 1, bytes, file) != bytes)
         return false;
-    size_t bytes = start[MAGIC_BYTES] == 1 ? 2 : 4;
-    if (start[MAGIC_BYTES] < 1 || start[MAGIC_BYTES] > 3 || fread(length, 1, bytes, file) != bytes)
-        return false;
-    uint32_t count = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;
-    if (count > HEADER_MAX || fread(text, 1, count, file) != count)
-        return false;
-    text[count] = '\0';
-    return strlen(text) == count;
-}
-
-/* A type that is read and that NumPy converts this one to without a loss: the wide ones, which are checked when they are
- * read. NULL: there is none. */
-static const char *converted_type(const char *descr)
-{
-    char kind = descr[0] && strchr("<>=|", descr[0]) ? descr[1] : '\0';
-    return kind == 'f' ? "<f8" : kind == 'i' || kind == 'u' ? "<i8" : NULL;
+    text[bytes] = '\0';
+    return strlen(text) == bytes;
 }
 
 /* Names the line of Python that makes a file that is read. */
 static bool wrong_type(const char *path, const char *descr)
 {
-    const char *to = converted_type(descr);
+    const char *to = npy_converted(descr);
     if (!to)
         return tensors_failed("%s: is of type %s; <f4, <f2, <f8, <i4, <i8, |i1, |u1 and |b1 are read", path, descr);
     return tensors_failed("%s: is of type %s, which is not read; in Python, numpy.save(\"%s\", numpy.load(\"%s\").astype"
@@ -145,17 +63,17 @@ static bool wrong_type(const char *path, const char *descr)
 
 static bool read_header(FILE *file, const char *path, struct header *h)
 {
-    static char text[HEADER_MAX + 1];
-    if (!read_dictionary(file, text) || !take_dictionary(text, h))
+    static char text[NPY_TEXT_MAX + 1];
+    if (!read_dictionary(file, text) || !npy_take_dictionary(text, &h->is))
         return tensors_failed("%s: is not an .npy file that is understood here", path);
     for (int i = 0; i < TYPES; i++)
-        if (!strcmp(types[i].text, h->descr)) {
+        if (!strcmp(types[i].text, h->is.descr)) {
             h->dtype = types[i].dtype;
             h->wide = types[i].wide;
         }
     if (!h->dtype)
-        return wrong_type(path, h->descr);
-    if (h->fortran && h->rank > 1)
+        return wrong_type(path, h->is.descr);
+    if (h->is.fortran && h->is.rank > 1)
         return tensors_failed("%s: is in Fortran's order; in Python, numpy.save(\"%s\", numpy.ascontiguousarray(numpy.load"
                               "(\"%s\"))) converts it", path, path, path);
     return true;
@@ -165,8 +83,8 @@ static bool read_header(FILE *file, const char *path, struct header *h)
 static int64_t count_bytes(const struct header *h)
 {
     int64_t bytes = h->wide ? WIDE_BYTES : (int64_t)weir_dtype_bytes(h->dtype);
-    for (int d = 0; d < h->rank; d++)
-        if (__builtin_mul_overflow(bytes, h->dim[d], &bytes))
+    for (int d = 0; d < h->is.rank; d++)
+        if (__builtin_mul_overflow(bytes, h->is.dim[d], &bytes))
             return -1;
     return bytes;
 }
@@ -221,19 +139,19 @@ static bool read_values(struct tensors *t, FILE *file, const char *path, const c
         return false;
     if (!is_as_long(file, &h))
         return tensors_failed("%s: tensor %s: the file is not as long as its header says", path, name);
-    if (h.rank > WEIR_DIMS_MAX)
+    if (h.is.rank > WEIR_DIMS_MAX)
         return tensors_failed("%s: tensor %s: has more than %d dimensions", path, name, WEIR_DIMS_MAX);
     if (tensors_find(t, name))
         return tensors_failed("%s: tensor %s: is there twice", path, name);
-    shape.rank = h.rank;
-    memcpy(shape.dim, h.dim, sizeof shape.dim);
+    shape.rank = h.is.rank;
+    memcpy(shape.dim, h.is.dim, sizeof shape.dim);
     struct tensor *to = tensors_add(t, name, h.dtype, &shape, 1);
     if (!to)
         return tensors_failed("%s: no memory for it", path);
     if (get_values(file, h.wide, h.dtype, to->value.data, (size_t)weir_shape_count(&shape)))
         return true;
     if (errno == ERANGE)
-        return tensors_failed("%s: tensor %s: has a value of %s that %s cannot hold", path, name, h.descr,
+        return tensors_failed("%s: tensor %s: has a value of %s that %s cannot hold", path, name, h.is.descr,
                               weir_dtype_name(h.dtype));
     return tensors_failed("%s: cannot be read: %s", path, errno ? strerror(errno) : "it is cut short");
 }
@@ -330,10 +248,10 @@ static long put_header(FILE *to, weir_dtype dtype, int rank, const int64_t *dim,
     for (int d = 0; d < rank; d++)
         length += snprintf(text + length, sizeof text - (size_t)length, "%lld, ", (long long)dim[d]);
     length += snprintf(text + length, sizeof text - (size_t)length, "), }");
-    long bytes = (MAGIC_BYTES + 4 + length + 1 + 63) / 64 * 64;
+    long bytes = (NPY_MAGIC_BYTES + 4 + length + 1 + 63) / 64 * 64;
     bytes = bytes < least ? least : bytes;
-    int padded = (int)bytes - MAGIC_BYTES - 4;
-    fwrite(MAGIC "\1", 1, MAGIC_BYTES + 2, to); /* version 1, 0 */
+    int padded = (int)bytes - NPY_MAGIC_BYTES - 4;
+    fwrite(NPY_MAGIC "\1", 1, NPY_MAGIC_BYTES + 2, to); /* version 1, 0 */
     fputc(padded & 255, to);
     fputc(padded >> 8, to);
     fprintf(to, "%-*s\n", padded - 1, text);
@@ -436,9 +354,16 @@ bool npy_open(struct npy *npy, const char *path)
     }
     npy->dtype = h.dtype;
     npy->wide = h.wide;
-    npy->rank = h.rank;
-    memcpy(npy->dim, h.dim, sizeof h.dim);
+    npy->rank = h.is.rank;
+    npy->header_bytes = ftell(npy->file);
+    memcpy(npy->dim, h.is.dim, sizeof h.is.dim);
     return true;
+}
+
+bool npy_seek(struct npy *npy, int64_t element)
+{
+    const size_t bytes = npy->wide ? WIDE_BYTES : weir_dtype_bytes(npy->dtype);
+    return !fseeko(npy->file, npy->header_bytes + (off_t)(element * (int64_t)bytes), SEEK_SET);
 }
 
 bool npy_gives(const struct npy *npy, weir_dtype dtype)

@@ -8,6 +8,7 @@
 #define APPS_COMMON_NPY_H
 
 #include "apps/common/tensors.h"
+#include "graph/base/npy.h"
 
 #include <stdio.h>
 
@@ -30,7 +31,6 @@ bool npy_write_folder(const struct tensors *t, const char *path);
  * A file whose first dimension counts values, which are read or written in order and never all in memory. The path "-"
  * is standard input, or output. Belongs to one thread at a time; get and put leave no sentence, but errno, as they may be
  * called beside others. */
-enum { NPY_DIMS_MAX = WEIR_DIMS_MAX + 1 };
 struct npy {
     FILE *file;       /* owned, but for standard input and output */
     const char *path; /* borrowed */
@@ -49,6 +49,9 @@ bool npy_gives(const struct npy *npy, weir_dtype dtype);
 
 /* The next `count` elements as `dtype`. False: the file ends, or an error; ERANGE: one does not fit. */
 bool npy_get(struct npy *npy, weir_dtype dtype, void *to, size_t count);
+
+/* Goes to this element of a file; npy_get() then reads from there. False: errno, as of a pipe. */
+bool npy_seek(struct npy *npy, int64_t element);
 
 /* Begins a file of `count` values of this type. */
 bool npy_create(struct npy *npy, const char *path, weir_dtype dtype, const weir_shape *shape, int64_t count);

@@ -1,72 +1,21 @@
-/* weir-gpt: trains a byte-level GPT on text, on as many devices as asked, and lets it write some.
+/* weir-gpt: trains a GPT on text, byte by byte, on as many devices as asked, and lets it write some; or on token ids.
  *
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
+ *     weir-gpt --tokens 'train_*.bin' --vocab 50257     token ids that another program made
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  */
 #include "apps/common/model/evaluate.h"
 #include "apps/common/model/gpt_checkpoint.h"
 #include "apps/common/train/interrupt.h"
 #include "apps/common/measure.h"
-#include "apps/common/options_files.h"
 #include "apps/common/train/params.h"
-#include "apps/common/paths.h"
 #include "apps/common/streams.h"
 #include "apps/common/train/trainer.h"
+#include "apps/weir-gpt/corpus.h"
 #include "apps/weir-gpt/sample.h"
 
-#include <errno.h>
-#include <string.h>
-
 static const char program[] = "weir-gpt";
-
-static int add_file(text *corpus, const char *path)
-{
-    char meant[PATHS_BYTES];
-    const char *why;
-    if (text_add_file(corpus, path, &why))
-        return -1;
-    return options_wrong(program, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
-}
-
-static int add_sources(text *corpus, const options_spec *spec)
-{
-    paths_list sources;
-    int status = -1;
-    paths_sources(&sources);
-    for (int i = 0; i < sources.count && status < 0; i++)
-        status = options_check_input(spec, sources.path[i]);
-    for (int i = 0; i < sources.count && status < 0; i++)
-        status = add_file(corpus, sources.path[i]);
-    if (!sources.count)
-        status = options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
-    paths_free(&sources);
-    return status;
-}
-
-static int load(text *corpus, const options_list *files, int seq, const options_spec *spec)
-{
-    int status = files->count ? -1 : add_sources(corpus, spec);
-    for (int i = 0; i < files->count && status < 0; i++)
-        status = add_file(corpus, files->value[i]);
-    if (status < 0 && corpus->count <= (size_t)seq)
-        return options_wrong(program, "the text has %zu bytes, too few for --seq %d", corpus->count, seq);
-    return status;
-}
-
-/* What is evaluated: the file given, or else the last tenth of the text, which training then does not see. A text that
- * is too short for both is only trained on. */
-static int hold_out(text *corpus, text *held_out, const char *path, int seq, int eval_every)
-{
-    if (!path && !text_hold_out(corpus, (size_t)seq + 1, held_out) && eval_every)
-        return options_wrong(program, "the text is too short to hold some of it out for --eval-every; give --validate");
-    if (!path)
-        return -1;
-    int status = add_file(held_out, path);
-    if (status < 0 && held_out->count <= (size_t)seq)
-        return options_wrong(program, "--validate: %s has %zu bytes, too few for --seq %d", path, held_out->count, seq);
-    return status;
-}
 
 static int check(const gpt_config *c)
 {
@@ -82,14 +31,12 @@ static void set_optimizer(gpt_config *c, double lr, int steps)
                               .total = steps, .lr_min = lr / 10);
 }
 
-static void print_banner(const gpt_config *c)
+static void print_banner(const gpt_config *c, const corpus *from)
 {
-    char bytes[32];
-    int files = c->corpus->files, devices = layout_devices(&c->layout);
-    fprintf(stderr, "%s: %d file%s, %s of text, ", program, files, files == 1 ? "" : "s",
-            measure_bytes_text(c->corpus->count, bytes));
-    fprintf(stderr, "%s held out; %d layers, dim %d, on %d device%s\n", measure_bytes_text(c->held_out->count, bytes),
-            c->layers, c->dim, devices, devices == 1 ? "" : "s");
+    int devices = layout_devices(&c->layout);
+    fprintf(stderr, "%s: ", program);
+    corpus_tell(from);
+    fprintf(stderr, "; %d layers, dim %d, on %d device%s\n", c->layers, c->dim, devices, devices == 1 ? "" : "s");
 }
 
 static weir_status write_and_tell(sampler *s)
@@ -133,15 +80,14 @@ static int use_loaded(sampler *s)
 static int load_and_write(const char *path, const char *validate, gpt_config c, const sample_opts *opts)
 {
     char why[1024] = "";
-    text held_out = {0};
+    corpus held_out = {.tokens = NULL};
     sampler s = {0};
     interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
     int status = !from ? options_wrong(program, "--load: %s", options_error(program))
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
     if (status < 0 && validate)
-        status = hold_out(NULL, &held_out, validate, c.seq, 0);
-    c.held_out = validate ? &held_out : NULL;
+        status = corpus_open_text(&held_out, validate, &c);
     c.layout = (layout){0};
     if (status < 0 && sample_open(&s, &c, opts, stdout))
         status = options_failed(program);
@@ -151,25 +97,27 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
         status = use_loaded(&s);
     sample_close(&s);
     weir_checkpoint_close(from);
-    text_free(&held_out);
+    corpus_close(&held_out);
     return status;
 }
 
-static int train_and_write(trainer *t, gpt_config *c, sample_opts *sample)
+static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus_opts *opts, sample_opts *sample)
 {
-    if (c->held_out->count)
+    if (corpus_judges(from))
         t->judge = (trainer_judge){.name = GPT_EVAL_LOSS, .ask = evaluate, .ctx = c};
     int begun = trainer_begin(t);
     if (begun >= 0)
         return trainer_end(t, begun);
-    c->data_seed = sample->seed = t->opts.seed;
-    if (ranks_first())
-        print_banner(c);
-    int status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
+    sample->seed = t->opts.seed;
+    int status = corpus_seed(from, opts, c, t->opts.seed);
+    if (status < 0 && ranks_first())
+        print_banner(c, from);
+    if (status < 0)
+        status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
     bool whole = status < 0 && !trainer_interrupted(t);
     if (whole && t->judge.name && t->judged_at == t->done && ranks_first())
         fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (whole && sample->bytes && write_trained(t->session, c, sample))
+    if (whole && sample->bytes && !from->tokens && write_trained(t->session, c, sample))
         status = options_failed(program);
     return trainer_end(t, status);
 }
@@ -179,14 +127,17 @@ static int run_program(int argc, char **argv)
     gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
-    options_list files = {0};
-    const char *validate = NULL, *loaded = NULL;
+    corpus_opts data = {.vocab = 0};
+    const char *loaded = NULL;
     double lr = 2e-3;
     const options_entry table[] = {
-        {"--text", OPTIONS_LIST, &files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
+        {"--text", OPTIONS_LIST, &data.files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
          .help = "files to train on; default: the project's sources"},
-        {"--validate", OPTIONS_TEXT, &validate, .value = "FILE", .file = OPTIONS_READS,
-         .help = "file to evaluate on; default: the last tenth of the text, held out"},
+        {"--tokens", OPTIONS_LIST, &data.tokens, .several = true, .value = "FILE...",
+         .help = "train on token ids, in files or patterns as 'data/*.bin': u16, llm.c's .bin or .npy; no text is written then"},
+        {"--vocab", OPTIONS_INT, &data.vocab, .min = 1, .max = 1e7, .help = "with --tokens: ids are 0 to N - 1 [50257, of GPT-2]"},
+        {"--validate", OPTIONS_TEXT, &data.validate, .value = "FILE", .file = OPTIONS_READS,
+         .help = "file to evaluate on; default: the last tenth of the text or tokens, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
         {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; must divide --dim [4]"},
@@ -206,30 +157,28 @@ static int run_program(int argc, char **argv)
         {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "text that the sample continues"},
         {.name = NULL},
     };
-    const options_spec spec = {program, "Train a byte-level GPT on text.", table};
+    const options_spec spec = {program, "Train a GPT on text, byte by byte, or on token ids.", table};
     int status = options_parse(&spec, argc, argv);
-    text corpus = {0}, held_out = {0};
+    corpus from = {.tokens = NULL};
     sample.seed = t.opts.seed;
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
+    if (status < 0 && loaded && data.tokens.count)
+        status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
     if (status < 0 && loaded)
-        return ranks_first() ? load_and_write(loaded, validate, c, &sample) : 0;
+        return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
     c.heads += c.heads ? 0 : 4;
     if (status < 0)
         status = check(&c);
+    data.eval_every = t.opts.eval_every;
     if (status < 0)
-        status = load(&corpus, &files, c.seq, &spec);
-    if (status < 0)
-        status = hold_out(&corpus, &held_out, validate, c.seq, t.opts.eval_every);
+        status = corpus_open(&from, &data, &c, &spec);
     if (status < 0) {
-        c.corpus = &corpus;
-        c.held_out = &held_out;
         set_optimizer(&c, lr, t.opts.steps);
         t.items_per_step = (double)c.batch * c.seq;
-        status = train_and_write(&t, &c, &sample);
+        status = train_and_write(&t, &c, &from, &data, &sample);
     }
-    text_free(&corpus);
-    text_free(&held_out);
+    corpus_close(&from);
     return status;
 }
 

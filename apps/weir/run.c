@@ -87,7 +87,13 @@ static bool move_file(mover *m, void *data, int64_t step, int micro)
 
 static weir_status source(void *ctx, const weir_view *dst, int64_t step, int micro)
 {
-    return move_file(ctx, dst->data, step, micro) ? WEIR_OK : WEIR_E_CANCELLED;
+    mover *m = ctx;
+    if (!m->port.split && weir_shape_equal(&dst->shape, &dst->global))
+        return move_file(m, dst->data, step, micro) ? WEIR_OK : WEIR_E_CANCELLED;
+    const bool ok = port_fill_shard(&m->port, dst, step, micro);
+    if (!ok)
+        weir_session_cancel(m->runner->session);
+    return ok ? WEIR_OK : WEIR_E_CANCELLED;
 }
 
 static weir_status sink(void *ctx, const weir_view *value, int64_t step, int micro)
@@ -303,7 +309,7 @@ static int settle_steps(runner *r, bool fed)
 }
 
 /* Takes in the plan's host function number `index`. In a plan for several ranks a pull is there for each, by one
- * name. */
+ * name; a source that is split is there for each device. */
 static int add_place(runner *r, int index)
 {
     weir_host_info info;
@@ -312,11 +318,13 @@ static int add_place(runner *r, int index)
     if (info.kind == WEIR_HOST_CALL)
         return options_wrong(program, "the plan calls a function of its program (\"%s\"), so only that program can run it",
                              info.name), 1;
-    if (find_port(r, info.name, strlen(info.name)))
-        return -1;
+    struct port *known = find_port(r, info.name, strlen(info.name));
+    if (known)
+        return known->split = true, -1;
     bool prints = info.kind == WEIR_HOST_SINK || ranks_first();
     r->places[r->place_count++] =
-        (mover){.port = {.info = info, .program = program, .print = prints ? stdout : NULL}, .runner = r};
+        (mover){.port = {.info = info, .program = program, .print = prints ? stdout : NULL, .turn = PTHREAD_MUTEX_INITIALIZER},
+                .runner = r};
     return -1;
 }
 

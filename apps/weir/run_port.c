@@ -6,6 +6,7 @@
 #include "graph/base/locale.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool port_is_input(const struct port *p)
@@ -97,6 +98,33 @@ bool port_fill(struct port *p, void *to, int64_t step, int micro)
                               : errno           ? strerror(errno)
                                                 : "it ends before");
     return false;
+}
+
+/* Devices ask for shards of different values, so each goes to the value's place in the file. */
+static bool fill_shard(struct port *p, void *whole, const weir_view *to, int64_t step, int micro)
+{
+    const weir_shape *shape = &p->info.type.shape;
+    const int64_t start[WEIR_DIMS_MAX] = {0};
+    p->done = step * p->info.per_step + micro;
+    if (!p->made_up && !npy_seek(&p->file, p->done * (int64_t)elements(p)))
+        return snprintf(p->error, sizeof p->error, "--feed %s: %s: each device of a split input reads its own shard, so the file "
+                        "cannot be a pipe", p->info.name, p->file.path), false;
+    if (!port_fill(p, whole, step, micro))
+        return false;
+    tensor_copy_box(whole, shape, to->offset, to->data, &to->shape, start, &to->shape, false, weir_dtype_bytes(to->dtype));
+    return true;
+}
+
+bool port_fill_shard(struct port *p, const weir_view *to, int64_t step, int micro)
+{
+    void *whole = malloc(port_bytes(p) + 1);
+    if (!whole)
+        return snprintf(p->error, sizeof p->error, "--feed %s: no memory for a value", p->info.name), false;
+    pthread_mutex_lock(&p->turn);
+    bool ok = fill_shard(p, whole, to, step, micro);
+    pthread_mutex_unlock(&p->turn);
+    free(whole);
+    return ok;
 }
 
 /* ---- out ---- */

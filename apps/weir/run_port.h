@@ -5,12 +5,15 @@
  * read and written value by value, in the order of steps and of micro-batches within them.
  *
  * A place is used by one thread at a time: before and after the run by the command's, meanwhile by that of the session
- * which calls the function, or that which pushes or pulls. A mistake with a file is left in `error`.
+ * which calls the function, or that which pushes or pulls. A source that is split is one place, and the threads of its devices
+ * take turns at port_fill_shard(). A mistake with a file is left in `error`.
  */
 #ifndef APPS_WEIR_RUN_PORT_H
 #define APPS_WEIR_RUN_PORT_H
 
 #include "apps/common/npy.h"
+
+#include <pthread.h>
 
 struct port {
     weir_host_info info;
@@ -19,6 +22,8 @@ struct port {
     bool made_up;          /* values come from nowhere */
     FILE *print;           /* borrowed: where values that no file gets are printed */
     bool in, out;          /* a file was asked for */
+    bool split;            /* the plan has the source on several devices */
+    pthread_mutex_t turn;  /* of those that fill shards */
     int64_t values;        /* of an input's file */
     int64_t done;          /* values read or written */
     double sum;            /* of the values of this step so far */
@@ -39,6 +44,10 @@ int port_fetch(struct port *p, const char *path, int64_t values);
 
 /* The value of this step and micro-batch, into `to`; false: `error`. */
 bool port_fill(struct port *p, void *to, int64_t step, int micro);
+
+/* The shard of it that a device asks for, of a source that is split; any thread. The file has to be one that can be read at any
+ * place. */
+bool port_fill_shard(struct port *p, const weir_view *to, int64_t step, int micro);
 
 /* The value goes to the file; or is printed, as the mean of its elements, and over a step's micro-batches when it is the
  * last of them. False: `error`. */

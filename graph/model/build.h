@@ -83,6 +83,7 @@ struct graph_node {
     weir_graph *in_graph;
     int program;               /* in graph->programs */
     bool micro;
+    int micros;                /* micro-batches that a step must have; 0: any number */
     int host;                  /* plan_host_kind + 1; 0: none */
     callback_binding binding;
     const char *queue;         /* of those on its device; NULL: the first */

@@ -143,15 +143,13 @@ static bool call_is_split(const asked *a)
 /* One operand's SBP, an axis at a time; B where nothing is said. */
 static bool sbp_by_hand(const asked *a, const weir_sbp *given, const weir_type *type, bool varies, weir_sbp *to)
 {
-    if (!ends_sbp(a->graph, a->opts->src, "call", type, a->mesh, given, to))
+    if (!ends_by_hand(a->graph, a->opts->src, "call", type, a->mesh, given, to))
         return false;
-    for (int axis = 0; axis < a->mesh->axes; axis++) {
-        to[axis] = to[axis] == WEIR_AUTO ? WEIR_B : to[axis];
+    for (int axis = 0; axis < a->mesh->axes; axis++)
         if (varies && to[axis] != WEIR_B) {
             graph_mistake(a->graph, a->opts->src, "call: an input or output that varies in size must be WEIR_B on every mesh axis");
             return false;
         }
-    }
     return true;
 }
 

@@ -1,8 +1,5 @@
-/* graph/model/ends.c: where a graph meets the outside: inputs, parameters, fetches, and the explicit layouts that the
- * user writes. Calls are in call.c.
- *
- * An input is two nodes: a source on one device, which is where the program hands over the whole value, and a shard
- * that lays it out as asked. So inputs need no boxing of their own: the general rule deals them out.
+/* graph/model/ends.c: where a graph meets the outside: parameters, fetches, and the explicit layouts that the user
+ * writes. Inputs are in input.c, calls in call.c.
  *
  * A value that varies in size is two tensors, the value and its length, and wherever one goes the other does.
  *
@@ -101,6 +98,16 @@ bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *ty
     return true;
 }
 
+bool ends_by_hand(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
+                  const weir_sbp *from, weir_sbp *to)
+{
+    if (!ends_sbp(g, src, what, type, mesh, from, to))
+        return false;
+    for (int a = 0; a < mesh->axes; a++)
+        to[a] = to[a] == WEIR_AUTO ? WEIR_B : to[a];
+    return true;
+}
+
 /* A mesh lives as long as its own graph. Reports. */
 static bool mesh_of_graph(weir_graph *g, weir_src src, const char *what, const weir_mesh *mesh)
 {
@@ -171,36 +178,6 @@ void ends_queue(graph_node *node, const char *queue)
 {
     if (queue)
         node->queue = pool_text(&node->in_graph->pool, "%s", queue);
-}
-
-weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *given)
-{
-    weir_input_opts opts;
-    const bool read = graph_opts(graph, "input", given, &opts, sizeof opts);
-    const char *what = opts.name ? opts.name : "input";
-    const weir_shape shape = ends_shape(opts.shape);
-    if (!graph) {
-        graph_mistake(NULL, opts.src, "%s: the graph is NULL", what);
-        return NULL;
-    }
-    if (!read || !ends_shape_ok(graph, opts.src, what, dtype, opts.shape) || !graph_scope_ok(graph, opts.src, what))
-        return &graph->poison;
-    weir_mesh *mesh = graph_default_mesh(graph), *first = mesh ? mesh_first(mesh) : NULL;
-    if (!first)
-        return &graph->poison;
-    typed_attrs attrs = ends_typed(dtype, &shape);
-    weir_scope scope = graph_scope_on(first);
-    graph_node *node =
-        graph_apply(&(weir_apply){.src = opts.src, .name = opts.name, .op = &op_source, .graph = graph, .attrs = &attrs});
-    weir_scope_leave(&scope);
-    if (!node)
-        return &graph->poison;
-    node->host = 1 + (opts.source ? PLAN_SOURCE : PLAN_PUSH);
-    node->binding =
-        (callback_binding){.fn.source = opts.source, .ctx = opts.ctx, .save = opts.save, .restore = opts.restore};
-    node->micro = node->out[0]->micro = opts.micro;
-    ends_queue(node, opts.source ? opts.queue : NULL);
-    return ends_spread(node->out[0], mesh, opts.src, opts.sbp);
 }
 
 /* Which parameter or state is asked for; `what` is the word for it. */

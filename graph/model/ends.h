@@ -1,5 +1,6 @@
-/* graph/model/ends.h: what inputs, fetches and calls have in common (ends.c, call.c): they are built from shapes, dtypes
- * and layouts that the user wrote, which are checked here, and live on one device. */
+/* graph/model/ends.h: what inputs, fetches and calls have in common (ends.c, input.c, call.c): they are built from shapes, dtypes
+ * and layouts that the user wrote, which are checked here. They live on one
+ * device, or on all devices of a mesh if they are split by hand. */
 #ifndef GRAPH_MODEL_ENDS_H
 #define GRAPH_MODEL_ENDS_H
 
@@ -16,6 +17,10 @@ bool ends_shape_ok(weir_graph *g, weir_src src, const char *what, weir_dtype dty
 /* Copies the user's SBP to `to`, with negative dimensions counted from the end. Reports what cannot be. */
 bool ends_sbp(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
               const weir_sbp *from, weir_sbp *to);
+
+/* The same for an operand of a node that is split by hand: B on each axis of the mesh for which no SBP is given. */
+bool ends_by_hand(weir_graph *g, weir_src src, const char *what, const weir_type *type, const weir_mesh *mesh,
+                  const weir_sbp *from, weir_sbp *to);
 
 typed_attrs ends_typed(weir_dtype dtype, const weir_shape *shape);
 

@@ -202,7 +202,7 @@ weir_status author_can(const weir_graph *graph)
 {
     for (int n = 0; n < graph->nodes.count; n++) {
         const graph_node *node = graph->nodes.item[n];
-        if (node->by_hand)
+        if (node->by_hand && node->host == 1 + PLAN_CALL)
             return error_set(WEIR_E_UNSUPPORTED, "%s:%d: %s: a call that is split by hand cannot be verified",
                              node->src.file ? node->src.file : "?", node->src.line, node->name);
     }

@@ -61,6 +61,7 @@ static weir_status fetch(struct local *l, const plan_host *host, uint32_t t)
     return WEIR_OK;
 }
 
+/* The value of an input, or the shard of it that the source gives on one device. */
 static weir_status give(struct local *l, const plan_host *host, uint32_t t)
 {
     const char *name = plan_text(l->plan, host->name);
@@ -69,7 +70,7 @@ static weir_status give(struct local *l, const plan_host *host, uint32_t t)
         return error_set(WEIR_E_WRONG, "%s:%u: the plan has an input \"%s\", and the graph has none", plan_text(l->plan, host->file),
                          host->line, name);
     l->claims[t] = claim_whole(lookup_same(l->lookup, node->out[0]));
-    return is_whole_box(&l->plan->tensors[t]) ? WEIR_OK
+    return node->by_hand || is_whole_box(&l->plan->tensors[t]) ? WEIR_OK
                                               : error_set(WEIR_E_WRONG, "the input \"%s\" is not whole where it enters", name);
 }
 

@@ -131,12 +131,14 @@ bool weir_graph_trains(const weir_graph *graph);
 
 /* ---- inputs ---- */
 
-/* Fills `dst` (the whole logical tensor) for one micro-batch (without .micro: for one step). It runs on a thread that only
- * calls the sources, sinks and calls of one device, so it may wait for a disk while the device computes on earlier values.
+/* Fills `dst` (the whole logical tensor; with .split the shard that begins at dst->offset) for one micro-batch (without .micro:
+ * for one step). It runs on a thread that only calls the sources, sinks and calls of one device, so it may wait for a disk while
+ * the device computes on earlier values.
  * It is called in order, ahead by a value or two (or by more for a link between hosts, weir_compile(.link)), but not beyond
  * the run.
  * WEIR_END: there is no value for this step and later ones; the session ends before this step. Any other status but
- * WEIR_OK fails the session, after the earlier steps have been finished. */
+ * WEIR_OK fails the session, after the earlier steps have been finished. The session's error then contains the sentence of the
+ * last weir function that failed in this call, if any did. */
 typedef weir_status (*weir_source_fn)(void *ctx, const weir_view *dst, int64_t step, int micro);
 /* Save and restore the position of a source in a checkpoint, if its next values depend on more than the step. A source that
  * is a function of the step alone needs neither; it may still save the name of its file, and compare in restore. The thread
@@ -164,9 +166,19 @@ typedef struct weir_input_opts {
     weir_source_save_fn save;    /* of the source's position [none] */
     weir_source_restore_fn restore;
     const char *queue;           /* of a source: see weir_call_opts */
+    bool split;                  /* each device of the mesh calls the source for its own shard of the value, as .sbp says
+                                    [the first device calls it for all of it, and sends the others their shards] */
 } weir_input_opts;
 
-/* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true) */
+/* weir_input(g, WEIR_I32, {8, 128}, .name = "tokens", .micro = true)
+ *
+ * With .split = true, .sbp must split a dimension (WEIR_S) over at least one axis of the mesh, and be WEIR_S or WEIR_B on the
+ * others; an axis without an SBP is WEIR_B. The function then gets a view of one shard: dst->shape is its shape, dst->offset
+ * its place in the value, dst->global the shape of the value. So each process reads only its own rows, and none are sent. The
+ * devices call the function from different threads at the same time, those along an axis with WEIR_B for the same shard. It
+ * is not called for an empty shard, or for one that no kernel reads. If it gives the same elements for a shard as for the whole
+ * value, a run has the same bits as without .split. Its `save` and `restore` are called once in each process; restore may get
+ * the bytes that another process saved. */
 #define weir_input(graph, dtype, ...) \
     weir_input_at(graph, dtype, WEIR_OPTS(weir_input_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_input_at(weir_graph *graph, weir_dtype dtype, const weir_input_opts *opts);

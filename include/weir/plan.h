@@ -205,7 +205,7 @@ typedef struct weir_host_info {
     const char *name;    /* owned by the plan */
     weir_host_kind kind;
     weir_type type;      /* logical, of the value given or taken; for a call, of its first output, if it has any. A call
-                            that is split over a mesh appears once for each device */
+                            or source that is split over a mesh appears once for each device */
     int per_step;        /* values per step: 1, or the number of micro-batches */
     const char *program; /* that it belongs to: "main"; owned by the plan */
 } weir_host_info;

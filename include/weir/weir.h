@@ -5,6 +5,7 @@
 #include <weir/base.h>
 #include <weir/checkpoint.h>
 #include <weir/cluster.h>
+#include <weir/data.h>
 #include <weir/exact.h>
 #include <weir/graph.h>
 #include <weir/onnx.h>

@@ -1,6 +1,7 @@
 /* kernels/core/core.c: source, sink, call, shard, copy, accumulate and grad_seed. box has a file of its own. */
 #include "kernels/core/core.h"
 #include "graph/base/binding.h"
+#include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "kernels/common/ops.h"
 #include "kernels/common/rules.h"
@@ -219,10 +220,17 @@ static void shard_grad(weir_grad_args *args)
 
 /* ---- kernels ---- */
 
+/* The shard of a device may be empty, if the value is split. */
 static weir_status source_kernel(const weir_kernel_args *args)
 {
     const callback_binding *bound = args->host;
-    return bound->fn.source(bound->ctx, &args->out[0], args->step, args->micro);
+    if (!weir_shape_count(&args->out[0].shape))
+        return WEIR_OK;
+    error_set(WEIR_OK, "%s", ""); /* of this call there is none yet */
+    const weir_status status = bound->fn.source(bound->ctx, &args->out[0], args->step, args->micro);
+    if (status && args->error_bytes)
+        snprintf(args->error, args->error_bytes, "%s", weir_error());
+    return status;
 }
 
 /* Whether a length is that of the view, as it must be wherever it comes from. */

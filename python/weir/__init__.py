@@ -268,6 +268,11 @@ def _in_view(view):
     return numpy.frombuffer(bytes_, dtype=raw).reshape(shape)
 
 
+def _shard_of(view):
+    """Where a view lies in its whole tensor: of a source that is split over devices, each gives its own shard."""
+    return tuple(slice(view.offset[d], view.offset[d] + n) for d, n in enumerate(_shape_of(view.shape)))
+
+
 # ---- plans ----
 
 
@@ -353,7 +358,8 @@ class Plan:
 class Session:
     """Runs a plan.
 
-    sources   by name: a function of (step, micro) that gives the value, or None when there are no more
+    sources   by name: a function of (step, micro) that gives the value, or None when there are no more; it is called once for
+              each device of a source that is split, of which each takes its shard
     sinks     by name: a function of (value, step, micro)
     calls are bound by what the plan's program registered in C; a plan that has any cannot be opened here.
     workers, pin, poison, check_finite, trace, first_step: as in <weir/session.h>; workers_of: another Session; alone:
@@ -418,7 +424,8 @@ class Session:
                 value = function(step, micro)
                 if value is None:
                     return _END
-                _in_view(view[0])[...] = _given(value, place._dtype, place.shape, "source \"%s\"" % place.name)
+                whole = _given(value, place._dtype, place.shape, "source \"%s\"" % place.name)
+                _in_view(view[0])[...] = whole[_shard_of(view[0])]
                 return _OK
             return self._guarded(fill)
         return called

@@ -27,6 +27,7 @@ PAGE(limits, "6-limits")
 PAGE(own_functions, "7-functions")
 PAGE(embedding, "8-embedding")
 PAGE(finding_out, "9-finding-out")
+PAGE(training_data, "11-data")
 
 Test(guide, its_list_has_every_page_and_each_leads_to_the_next)
 {

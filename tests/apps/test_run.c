@@ -283,6 +283,30 @@ Test(run, training_by_hand_gives_the_bits_of_a_program)
     refuses("head -c 200 $T/x.npy | weir run $T/plan --feed x=- --fetch loss=$T/l.npy", 1, "value 3 cannot be read: it ends before");
 }
 
+Test(run, each_device_of_a_split_source_reads_its_shard_of_the_file)
+{
+    float x[VALUES * ROWS * IN];
+    weir_graph *g = weir_graph_new("parts");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *in = weir_input(g, WEIR_F32, {ROWS, IN}, .name = "x", .sbp = {WEIR_S(0)}, .micro = true,
+                                 .source = source_nobody_calls, .split = true);
+    weir_fetch(weir_affine(in, 1), .name = "y");
+    weir_plan *plan = weir_compile(g, .micro_batches = MICRO);
+    cr_assert(plan && !weir_plan_save(plan, folder_path("plan")), "%s", weir_error());
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    make_feeds();
+    must_run("weir run $T/plan --feed x=$T/x.npy --fetch y=$T/y.npy");
+    read_npy("y", "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2, 3, ), }", x, sizeof x);
+    for (int i = 0; i < VALUES * ROWS * IN; i++)
+        cr_expect_eq(x[i], x_of(i));
+    must_run("weir launch -n 2 -- " APPS_BIN "/weir run $T/plan --feed x=$T/x.npy --steps 2 --fetch y=$T/launched.npy && "
+             "cmp $T/launched.npy $T/y.npy");
+    must_run("weir run $T/plan --made-up --fetch y=$T/made.npy");
+    refuses("cat $T/x.npy | weir run $T/plan --feed x=- --fetch y=$T/y.npy", 1,
+            "each device of a split input reads its own shard, so the file cannot be a pipe");
+}
+
 /* ---- ops from a shared object ---- */
 
 #define PRELU " --load " APPS_BIN "/prelu.so "

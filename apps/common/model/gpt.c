@@ -13,11 +13,27 @@
 
 /* ---- data ---- */
 
+static int micro_rows(const gpt_config *c)
+{
+    return c->batch / layout_full(c->layout).micro;
+}
+
+/* Rows of token files; those of a step follow those of the step before. */
+static weir_status read_rows(const gpt_config *c, const weir_view *dst, int64_t step, int micro, int shift)
+{
+    int64_t first;
+    if (__builtin_mul_overflow(step, c->batch, &first) || first > INT64_MAX - c->batch)
+        return WEIR_E_ARGUMENT;
+    return weir_data_read(c->tokens, first + (int64_t)micro * micro_rows(c), shift, dst);
+}
+
 /* Fills rows of tokens, `shift` bytes into their windows: 0 for what the model sees, 1 for what it must say next. */
 static weir_status fill_rows(const gpt_config *c, const weir_view *dst, int64_t step, int micro, int shift)
 {
     int32_t *to = dst->data;
     int64_t rows = dst->shape.dim[0], seq = dst->shape.dim[1];
+    if (c->tokens)
+        return read_rows(c, dst, step, micro, shift);
     for (int64_t r = 0; r < rows; r++) {
         size_t at = text_window(c->corpus, (size_t)seq + 1, c->data_seed, step, micro * rows + r) + (size_t)shift;
         for (int64_t i = 0; i < seq; i++)
@@ -26,16 +42,13 @@ static weir_status fill_rows(const gpt_config *c, const weir_view *dst, int64_t 
     return WEIR_OK;
 }
 
-static int micro_rows(const gpt_config *c)
-{
-    return c->batch / layout_full(c->layout).micro;
-}
-
 /* The same of held-out text: rows that begin evenly spread over it, the same ones in every evaluation. */
 static weir_status fill_eval_rows(const gpt_config *c, const weir_view *dst, int64_t step, int shift)
 {
     int32_t *to = dst->data;
     int64_t rows = dst->shape.dim[0], seq = dst->shape.dim[1], steps = gpt_eval_steps(c);
+    if (c->tokens_held_out)
+        return weir_data_read(c->tokens_held_out, step % steps * micro_rows(c), shift, dst);
     for (int64_t r = 0; r < rows; r++) {
         size_t at = text_spread(c->held_out, (size_t)seq + 1, step % steps * rows + r, steps * rows) + (size_t)shift;
         for (int64_t i = 0; i < seq; i++)
@@ -56,10 +69,17 @@ static weir_status fill_eval_labels(void *ctx, const weir_view *dst, int64_t ste
     return fill_eval_rows(ctx, dst, step, 1);
 }
 
+int64_t gpt_eval_rows_max(const gpt_config *c)
+{
+    const int rows = micro_rows(c);
+    return (int64_t)(GPT_EVAL_ROWS_MAX + rows - 1) / rows * rows;
+}
+
 int gpt_eval_steps(const gpt_config *c)
 {
-    size_t rows = (size_t)micro_rows(c), steps = c->held_out->count / (size_t)c->seq / rows;
-    size_t most = ((size_t)GPT_EVAL_ROWS_MAX + rows - 1) / rows;
+    const int64_t windows = c->tokens_held_out ? weir_data_get_info(c->tokens_held_out)->samples
+                                               : (int64_t)(c->held_out->count / (size_t)c->seq);
+    const int64_t steps = windows / micro_rows(c), most = gpt_eval_rows_max(c) / micro_rows(c);
     return steps < 1 ? 1 : steps < most ? (int)steps : (int)most;
 }
 
@@ -85,12 +105,21 @@ static uint64_t text_hash(const text *of)
     return hash;
 }
 
+static uint64_t data_size(const gpt_config *c)
+{
+    return c->tokens ? (uint64_t)weir_data_get_info(c->tokens)->elements : c->corpus->count;
+}
+
+static uint64_t data_hash(const gpt_config *c)
+{
+    return c->tokens ? weir_data_get_info(c->tokens)->hash : text_hash(c->corpus);
+}
+
 static const char note_format[] = "heads %d data_seed %" SCNu64 " bytes %" SCNu64 " hash %" SCNx64;
 
 int gpt_note_write(const gpt_config *c, char line[GPT_NOTE_BYTES])
 {
-    return snprintf(line, GPT_NOTE_BYTES, note_format, c->heads, c->data_seed, (uint64_t)c->corpus->count,
-                    text_hash(c->corpus));
+    return snprintf(line, GPT_NOTE_BYTES, note_format, c->heads, c->data_seed, data_size(c), data_hash(c));
 }
 
 bool gpt_note_read(gpt_note *note, const void *bytes, size_t count)
@@ -125,11 +154,12 @@ static weir_status restore_tokens(void *ctx, int64_t step, const void *bytes, si
         snprintf(why, why_bytes, "the model that was saved has %d heads, not %d", note.heads, c->heads);
         return WEIR_E_ARGUMENT;
     }
-    if (note.bytes != c->corpus->count || note.hash != text_hash(c->corpus))
-        snprintf(why, why_bytes, "the text is not the one that it was saved with");
+    if (note.bytes != data_size(c) || note.hash != data_hash(c))
+        snprintf(why, why_bytes, c->tokens ? "the token files are not those that it was saved with"
+                                           : "the text is not the one that it was saved with");
     else if (note.data_seed != c->data_seed)
-        snprintf(why, why_bytes, "the text's windows are drawn with seed %" PRIu64 ", and were with %" PRIu64,
-                 c->data_seed, note.data_seed);
+        snprintf(why, why_bytes, "the %s windows are drawn with seed %" PRIu64 ", and were with %" PRIu64,
+                 c->tokens ? "token files'" : "text's", c->data_seed, note.data_seed);
     return WEIR_OK;
 }
 
@@ -241,11 +271,11 @@ static weir_tensor *loss_of(const pass *p, weir_source_fn tokens_from, weir_sour
     WEIR_ON(p->stage[0])
         tokens = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "tokens", .sbp = {[DP] = S(0)}, .micro = micro,
                             .source = tokens_from, .ctx = (void *)c, .save = micro ? save_tokens : NULL,
-                            .restore = micro ? restore_tokens : NULL);
+                            .restore = micro ? restore_tokens : NULL, .split = c->tokens);
     weir_tensor *logits = model(p, tokens);
     WEIR_ON(p->stage[p->layout.pp - 1]) {
         weir_tensor *labels = weir_input(p->graph, WEIR_I32, {rows, c->seq}, .name = "labels", .sbp = {[DP] = S(0)},
-                                         .micro = micro, .source = labels_from, .ctx = (void *)c);
+                                         .micro = micro, .source = labels_from, .ctx = (void *)c, .split = c->tokens);
         loss = weir_cross_entropy(logits, labels, .name = "loss");
     }
     return loss;

@@ -28,7 +28,7 @@
 
 typedef struct gpt_config {
     int layers, dim, heads, seq;
-    int vocab;                 /* classes of a token; 0: GPT_VOCAB. The corpus is of bytes, whatever it is */
+    int vocab;                 /* classes of a token; 0: GPT_VOCAB. A corpus of text is of bytes, whatever it is */
     int batch;                 /* rows per step, over all micro-batches and devices */
     layout layout;
     const char *device;        /* kind of device that it trains on; NULL: "cpu" */
@@ -38,6 +38,9 @@ typedef struct gpt_config {
     uint64_t data_seed;        /* of the windows drawn from the corpus */
     const text *held_out;      /* borrowed, alike: what evaluation looks at, and training never sees; may be empty, then
                                   there must be no evaluation. NULL: graphs have no program for it */
+    const weir_data *tokens;   /* borrowed, alike: windows of seq token ids below `vocab`, in place of the corpus; each rank reads
+                                  its own rows. NULL: the corpus */
+    const weir_data *tokens_held_out; /* and in place of the held-out text, at most gpt_eval_rows_max() windows; may be NULL */
 } gpt_config;
 
 /* The note of the source "tokens" in a checkpoint beside the step, from which alone its rows follow: the text, so that one
@@ -45,7 +48,7 @@ typedef struct gpt_config {
 typedef struct gpt_note {
     int heads;
     uint64_t data_seed;
-    uint64_t bytes, hash; /* of the text */
+    uint64_t bytes, hash; /* of the text; of token files: tokens */
 } gpt_note;
 
 /* The note as a line of text, at most GPT_NOTE_BYTES; and back: false when it is none. */
@@ -57,6 +60,7 @@ bool gpt_note_read(gpt_note *note, const void *bytes, size_t count);
  * batches that are spread evenly over that, always at the same ones, and each adds {its mean loss, 1} to the state
  * GPT_EVAL_LOSS [2]. */
 int gpt_eval_steps(const gpt_config *config);
+int64_t gpt_eval_rows_max(const gpt_config *config); /* windows that they look at, at most */
 
 /* A new graph that trains: inputs "tokens" and "labels" drawn from the corpus by sources, the fetch "loss" (to be
  * pulled, once per micro-batch). `config` is borrowed for as long as sessions of the plan run: it is the sources'

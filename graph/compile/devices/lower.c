@@ -402,9 +402,16 @@ static bool kernel_there(const ir_node *node)
     return false;
 }
 
-/* Whether a batch, or what is taken apart, has a row for each micro-batch. */
+/* Whether a batch, or what is taken apart, has a row for each micro-batch, and an input counts as many as there are. */
 static bool rows_there(const compile *c, const ir_node *node)
 {
+    const int micros = node->origin ? node->origin->micros : 0;
+    if (micros && micros != c->micro) {
+        error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" has .micro_batches = %d, but a step has %d micro-batch%s; both numbers must be equal "
+                  "(.micro_batches of weir_compile())", node->src.file, node->src.line, node->op->name, node->name, micros, c->micro,
+                  c->micro == 1 ? "" : "es");
+        return false;
+    }
     int rows = node->op == &op_batch ? node->out[0] : node->op == &op_unbatch ? node->in[0] : NONE;
     if (rows < 0 || c->ir.tensors.item[rows].type.shape.dim[0] == c->micro)
         return true;

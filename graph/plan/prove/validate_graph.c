@@ -164,8 +164,8 @@ static bool validate_node_host(const node_call *c)
     static const char *const ops[PLAN_HOST_KINDS] = {[PLAN_SOURCE] = "source", [PLAN_PUSH] = "source", [PLAN_SINK] = "sink",
                                                      [PLAN_PULL] = "sink", [PLAN_CALL] = "call"};
     const uint32_t host = c->node->host;
-    if (c->node->by_hand && host != 1 + PLAN_CALL)
-        return REFUSE_NODE(c->plan, c->n, "by_hand: only calls are split by hand");
+    if (c->node->by_hand && host != 1 + PLAN_CALL && host != 1 + PLAN_SOURCE)
+        return REFUSE_NODE(c->plan, c->n, "by_hand: only calls and sources are split by hand");
     const bool calls = is_op(c, "source") || is_op(c, "sink") || is_op(c, "call");
     return (host ? is_op(c, ops[host - 1]) : !calls) ||
            REFUSE_NODE(c->plan, c->n, "host: %" PRIu32 " in a node of op %s", host, c->op->name);

@@ -451,7 +451,7 @@ Test(graph_table, faults_of_nodes_are_named)
     FAULT(NODE("norm").host = 1 + PLAN_CALL, "(norm): host: 3 in a node of op layernorm");
     FAULT(NODE("x").host = 0, "(x): host: 0 in a node of op source");
     FAULT(NODE("x").host = 1 + PLAN_PULL, "(x): host: 5 in a node of op source");
-    FAULT(NODE("norm").by_hand = 1, "(norm): by_hand: only calls are split by hand");
+    FAULT(NODE("norm").by_hand = 1, "(norm): by_hand: only calls and sources are split by hand");
     FAULT(NODE("norm").in.count = 1, "(norm): in: 1, layernorm takes 3 to 3");
     FAULT(NODE("norm").in.first = NODE("down").in.first, "belongs to another");
     FAULT(NODE("norm").in.count = UINT32_MAX, "].in: ");
