@@ -19,41 +19,19 @@
 
 typedef float vector __attribute__((vector_size(VECTOR * sizeof(float))));
 
-int64_t direct_run(void)
+int64_t direct_run(const window *w)
 {
-    return VECTOR;
-}
-
-/* Lanes behind the end of a row are computed for nothing, once for each output. */
-bool direct_pays(int64_t outs, int64_t row)
-{
-    enum { OUTS_MAX = 16, COPY = 4 /* outputs: what a copy costs */ };
-    const int64_t lanes = (row + VECTOR - 1) / VECTOR * VECTOR;
-    return outs <= OUTS_MAX && (lanes - row) * outs <= COPY * row;
-}
-
-/* The end of a row. Not inlined into every tile. */
-static __attribute__((noinline)) void store_part(int64_t count, const float *sum, bool add, float *y)
-{
-    for (int64_t i = 0; i < count; i++)
-        y[i] = add ? y[i] + sum[i] : sum[i];
+    return w->stride[2] == 1 && w->small[2] % VECTOR == 0 ? VECTOR : 0;
 }
 
 /* Run r of all sums. */
-INLINE void store(const direct_call *c, int64_t count, vector (*sum)[2], int rows, int r, float *y)
+INLINE void store(const direct_call *c, vector (*sum)[2], int rows, int r, float *y)
 {
-    if (count < VECTOR) {
-        UNROLL for (int i = 0; i < rows; i++) {
-            float row[VECTOR];
-            memcpy(row, &sum[i][r], sizeof row);
-            store_part(count, row, c->add, y + i * c->y_step);
-        }
-        return;
-    }
     UNROLL for (int i = 0; i < rows; i++, y += c->y_step) {
-        vector v;
-        memcpy(&v, y, sizeof v);
-        v = c->add ? sum[i][r] + v : sum[i][r];
+        vector v = {};
+        if (c->add)
+            memcpy(&v, y, sizeof v);
+        v += sum[i][r];
         memcpy(y, &v, sizeof v);
     }
 }
@@ -63,8 +41,11 @@ INLINE void tile(const direct_call *c, int64_t out, const patch_run *run, int ro
 {
     vector sum[ROWS][2];
     const float *weight = c->weight + out * c->weight_step, *from[2] = {c->patches + run[0].at, c->patches + run[runs - 1].at};
-    UNROLL for (int i = 0; i < rows; i++)
+    UNROLL for (int i = 0; i < rows; i++) {
         sum[i][0] = sum[i][1] = (vector){};
+        __builtin_prefetch(c->y + (out + i) * c->y_step + run[0].to);
+        __builtin_prefetch(c->y + (out + i) * c->y_step + run[runs - 1].to);
+    }
     for (int64_t p = 0; p < c->depth; p++, weight++) {
         vector x[2];
         for (int r = 0; r < runs; r++)
@@ -76,7 +57,7 @@ INLINE void tile(const direct_call *c, int64_t out, const patch_run *run, int ro
         }
     }
     for (int r = 0; r < runs; r++)
-        store(c, run[r].count, sum, rows, r, c->y + out * c->y_step + run[r].to);
+        store(c, sum, rows, r, c->y + out * c->y_step + run[r].to);
 }
 
 #define TILE(rows)                                                                                             \

@@ -5,9 +5,9 @@
  *     else                              a product, weight [out, in taps] x [in taps, positions]
  *
  * The second factor of the product never exists as a whole. Block by block, the channels' patches are made (patch.h), and of these a
- * row for each tap, in the packed form that the product wants (kernels/matmul/large.h). If few output channels would read these rows,
- * they are not made: the product reads the patches (direct.h), which gives the same bits. A window of one element with a stride of 1
- * needs none of that: the image is the second factor as it lies.
+ * row for each tap, in the packed form that the product wants (kernels/matmul/large.h). With a stride of 1, rows that are whole
+ * vectors, and not too few terms, these rows are not made: the product reads the patches (direct.h). A window of one element with a stride of 1 needs none
+ * of that: the image is the second factor as it lies.
  *
  * The way is chosen by the window, the spatial sizes and the channels in a group, and each way adds in an order that depends on
  * these alone: so an element's bits do not depend on how the batch, the output channels or the groups are split.
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-enum { FEW = 8, PANEL_MAX = 32 /* columns of a panel */ };
+enum { FEW = 8, PANEL_MAX = 32 /* columns of a panel */, TERMS_DIRECT = 64 /* fewer are over before the results are stored */ };
 
 typedef enum way { WAY_DOTS, WAY_PLANE, WAY_IN_PLACE, WAY_PRODUCT } way;
 
@@ -90,9 +90,9 @@ static forward forward_of(const window_attrs *attrs, const weir_type *x, const w
     forward f = {.s = conv_sizes_of(attrs, &x->shape, &y->shape, &weight->shape), .x_dtype = x->dtype, .y_dtype = y->dtype};
     const conv_sizes *s = &f.s;
     f.way = way_of(s, x->dtype);
-    f.direct = f.way == WAY_PRODUCT && direct_pays(s->small_channels, s->w.small[2]);
     f.block.count = s->small;
     f.terms = s->large_channels * s->taps;
+    f.direct = f.way == WAY_PRODUCT && f.terms >= TERMS_DIRECT && direct_run(&s->w);
     if (dtype_half(weight->dtype))
         f.weight = room_take(r, weir_shape_count(&weight->shape), sizeof *f.weight);
     if (dtype_half(y->dtype))
@@ -197,7 +197,7 @@ static void direct_block(const forward *f, const float *weight, float *y, gemm_b
         t = t == s->taps ? 0 : t;
     }
     direct(&(direct_call){.outs = s->small_channels, .depth = b.depth, .weight = weight + b.p, .weight_step = f->terms, .patches = f->patches,
-                          .at = f->at, .runs = f->runs, .run_count = patch_runs(&p, b.j, b.width, direct_run(), f->runs), .y = y + b.j,
+                          .at = f->at, .runs = f->runs, .run_count = patch_runs(&p, b.j, b.width, direct_run(&s->w), f->runs), .y = y + b.j,
                           .y_step = s->small, .add = add});
 }
 
