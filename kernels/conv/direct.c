@@ -3,6 +3,7 @@
 
 #include "kernels/common/unroll.h"
 
+#include <assert.h>
 #include <string.h>
 
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are never passed to a function that is not inlined */
@@ -86,7 +87,8 @@ void direct(const direct_call *c)
     const int64_t parts = (c->outs + ROWS - 1) / ROWS, height = parts ? (c->outs + parts - 1) / parts : 0;
     for (int64_t r = 0; r < c->run_count; r += 2)
         for (int64_t o = 0; o < c->outs; o += height) {
-            const int64_t left = c->outs - o;
-            tiles[(left < height ? left : height) - 1](c, o, c->runs + r, r + 1 < c->run_count ? 2 : 1);
+            const int64_t left = c->outs - o, count = left < height ? left : height;
+            assert(count > 0 && count <= ROWS);
+            tiles[count - 1](c, o, c->runs + r, r + 1 < c->run_count ? 2 : 1);
         }
 }
