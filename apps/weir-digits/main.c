@@ -40,6 +40,21 @@ static int train_and_test(trainer *t, model_config *config)
     return trainer_end(t, status);
 }
 
+/* Each layer is a group, whose gradients' norm is fetched. */
+static void log_gradients(trainer *t, model_config *c)
+{
+    static const char *const conv[] = {"conv0", "conv1", "conv2"};
+    norms_add(&t->norms, &c->optimizer, "ln*", "ln");
+    for (int i = 0; c->conv && i < 3; i++) {
+        char match[16];
+        snprintf(match, sizeof match, "%s*", conv[i]);
+        norms_add(&t->norms, &c->optimizer, match, conv[i]);
+    }
+    norms_add(&t->norms, &c->optimizer, "out*", "out");
+    norms_add_layers(&t->norms, &c->optimizer, c->layers);
+    c->norm = norms_all(&t->norms);
+}
+
 static int load(digits *data, const char *path, const options_spec *spec)
 {
     char found[PATHS_BYTES], error[PATHS_BYTES + 200];
@@ -86,6 +101,9 @@ static int run_program(int argc, char **argv)
     if (status < 0) {
         c.data = &data;
         c.optimizer = weir_adamw(.lr = lr, .weight_decay = 0.01, .total = t.opts.steps);
+        t.optimizer = c.optimizer;
+        if (t.opts.gradients)
+            log_gradients(&t, &c);
         t.items_per_step = c.batch;
         status = train_and_test(&t, &c);
     }

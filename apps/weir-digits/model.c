@@ -163,7 +163,7 @@ weir_graph *model_train_graph(const model_config *c)
                                          .source = fill_labels, .ctx = (void *)c);
         loss = weir_cross_entropy(x, labels, .name = "loss");
     }
-    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero});
+    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero}, .norm = c->norm);
     weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
     add_test(g, stage, c, &l);
     return g;

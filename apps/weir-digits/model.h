@@ -27,6 +27,7 @@ typedef struct model_config {
     layout layout;
     const char *device; /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
+    const char *norm;         /* the norm of all gradients is fetched under this name; NULL: it is not */
     const digits *data;       /* borrowed; must outlive the sessions */
     uint64_t data_seed;
 } model_config;

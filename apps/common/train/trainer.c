@@ -9,6 +9,7 @@
 #include "apps/common/measure.h"
 #include "apps/common/writable.h"
 #include "graph/base/foreign.h"
+#include "kernels/optim/formula.h"
 
 #include <errno.h>
 #include <math.h>
@@ -32,14 +33,18 @@ static int open_files(trainer *t)
 {
     if (t->opts.with_graph && !t->opts.plan)
         return options_wrong(t->program, "--with-graph needs --plan FILE");
+    if (t->opts.gradients && !t->opts.log && !t->opts.log_dir)
+        return options_wrong(t->program, "--log-gradients needs --log FILE or --log-dir DIR");
     int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace), false);
     if (status < 0 && ranks_first())
         status = check_writable(t, "--plan", t->opts.plan, true);
-    if (status >= 0 || !t->opts.log || !ranks_first())
+    if (status >= 0 || !ranks_first())
         return status;
-    if (log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
-        return -1;
-    return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
+    if (t->opts.log && !log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
+        return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
+    if (t->opts.log_dir && !events_open(&t->events, t->opts.log_dir))
+        return options_wrong(t->program, "--log-dir: cannot write in %s: %s", t->opts.log_dir, strerror(errno));
+    return -1;
 }
 
 static weir_dtype precision(const trainer_opts *o)
@@ -125,6 +130,25 @@ static void end_line(trainer *t)
                   strerror(t->log.error));
 }
 
+/* The same for an event of --log-dir. */
+static void end_event(trainer *t, int64_t step)
+{
+    events_end(&t->events, step);
+    if (!t->events.error || t->events.told)
+        return;
+    t->events.told = true;
+    progress_pause(&t->progress);
+    options_wrong(t->program, "--log-dir: cannot write in %s: %s; the event file ends here, training goes on", t->opts.log_dir,
+                  strerror(t->events.error));
+}
+
+/* The rate by which the step's gradients were multiplied. */
+static double learning_rate(const trainer *t)
+{
+    const weir_optimizer *o = &t->optimizer;
+    return optim_rate(&(struct optim_attrs){.lr = o->lr, .lr_min = o->lr_min, .warmup = o->warmup, .total = o->total}, t->done - 1);
+}
+
 static void log_step(trainer *t, double seconds)
 {
     FILE *to = log_begin(&t->log);
@@ -132,8 +156,29 @@ static void log_step(trainer *t, double seconds)
         return;
     fprintf(to, "{\"step\": %d, ", t->done - 1);
     log_number(to, "loss", t->loss);
-    fprintf(to, ", \"seconds\": %.6f, \"%s_per_s\": %.1f}", seconds, t->items, t->items_per_step / seconds);
+    fprintf(to, ", \"seconds\": %.6f, \"%s_per_s\": %.1f, ", seconds, t->items, t->items_per_step / seconds);
+    log_number(to, "learning_rate", learning_rate(t));
+    for (int i = 0; i < t->norms.count; i++) {
+        fputs(", ", to);
+        log_number(to, t->norms.name[i], t->norm[i]);
+    }
+    fputc('}', to);
     end_line(t);
+}
+
+/* The same for TensorBoard. */
+static void add_step_event(trainer *t, double seconds)
+{
+    char rate[64];
+    snprintf(rate, sizeof rate, "%s_per_s", t->items);
+    events_begin(&t->events);
+    events_add(&t->events, "loss", t->loss);
+    events_add(&t->events, "seconds", seconds);
+    events_add(&t->events, rate, t->items_per_step / seconds);
+    events_add(&t->events, "learning_rate", learning_rate(t));
+    for (int i = 0; i < t->norms.count; i++)
+        events_add(&t->events, t->norms.name[i], t->norm[i]);
+    end_event(t, t->done - 1);
 }
 
 static void show(trainer *t)
@@ -145,12 +190,12 @@ static void show(trainer *t)
     progress_show(&t->progress, t->done, t->loss, now.skipped < 0 ? t->skipped : now.skipped);
 }
 
-/* The next loss. WEIR_E_END: the run was stopped before there was one. */
-static weir_status pull_value(trainer *t, float *value)
+/* The next value of a fetch. WEIR_E_END: the run was stopped before there was one. */
+static weir_status pull_value(trainer *t, const char *fetch, float *value)
 {
     weir_array array = {value, WEIR_F32, {0}};
     for (bool over = false;;) {
-        weir_status status = weir_session_pull(t->session, "loss", &array, over ? 0 : PULL_MS);
+        weir_status status = weir_session_pull(t->session, fetch, &array, over ? 0 : PULL_MS);
         bool none = status == WEIR_E_TIMEOUT || status == WEIR_E_STATE;
         if (!none || over)
             return none ? WEIR_E_END : status;
@@ -167,13 +212,25 @@ static weir_status pull_loss(trainer *t)
     double sum = 0;
     for (int m = 0; m < t->micro; m++) {
         float value = 0;
-        weir_status status = pull_value(t, &value);
+        weir_status status = pull_value(t, "loss", &value);
         if (status)
             return status;
         sum += value;
     }
     t->loss = sum / t->micro;
     return WEIR_OK;
+}
+
+/* The norms of the next step's gradients to t->norm. */
+static weir_status pull_norms(trainer *t)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < t->norms.count && !status; i++) {
+        float value = 0;
+        status = pull_value(t, t->norms.name[i], &value);
+        t->norm[i] = (double)value;
+    }
+    return status;
 }
 
 /* Losses after one that is no number are none either, so the run ends: on all ranks, which pull the same, after the same
@@ -192,11 +249,12 @@ static weir_status follow_steps(trainer *t, int end)
 {
     weir_status status = WEIR_OK;
     for (double last = measure_seconds(), now; t->done < end; last = now) {
-        if ((status = pull_loss(t)))
+        if ((status = pull_loss(t)) || (status = pull_norms(t)))
             return status == WEIR_E_END ? WEIR_OK : status;
         t->done++;
         now = measure_seconds();
         log_step(t, now - last);
+        add_step_event(t, now - last);
         watch_loss(t);
         show(t);
         saver_watch(&t->saver, t->session);
@@ -256,6 +314,11 @@ static weir_status judge(trainer *t)
         log_number(to, t->judge.name, t->judged);
         fputc('}', to);
         end_line(t);
+    }
+    if (!status && t->done) { /* of the last step that was done: a run that goes on from here does not repeat it */
+        events_begin(&t->events);
+        events_add(&t->events, t->judge.name, t->judged);
+        end_event(t, t->done - 1);
     }
     if (!status)
         saver_best(&t->saver, t->session, t->judge.name, t->judged);
@@ -383,6 +446,8 @@ static int open_session(trainer *t)
         workers_tell(t->program, t->session);
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
+    if (saver_continues(&t->saver))
+        events_begin_at(&t->events, t->first);
     if (status < 0)
         interrupt_stops(t->session);
     return status;
@@ -451,6 +516,18 @@ static void log_summary(trainer *t)
     end_line(t);
 }
 
+/* Whether one of them lost something, which is reported if it was not before. */
+static bool close_logs(trainer *t)
+{
+    const bool log_told = t->log.told, events_told = t->events.told;
+    const int error = log_close(&t->log), events_error = events_close(&t->events);
+    if (error && !log_told)
+        options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
+    if (events_error && !events_told)
+        options_wrong(t->program, "--log-dir: cannot write in %s: %s", t->opts.log_dir, strerror(events_error));
+    return error || events_error;
+}
+
 int trainer_end(trainer *t, int status)
 {
     if (status < 0)
@@ -463,11 +540,7 @@ int trainer_end(trainer *t, int status)
         status = status ? status : failed;
     }
     saver_end(&t->saver);
-    bool told = t->log.told;
-    int error = log_close(&t->log);
-    if (error && !told)
-        options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
-    if (error && !status)
+    if (close_logs(t) && !status)
         status = OPTIONS_WRONG;
     weir_plan_free(t->plan);
     t->session = NULL;
