@@ -24,6 +24,7 @@ typedef struct model_config {
     int dim;
     int batch;                /* rows per step */
     double dropout;
+    double ema;               /* the test reads averages of the parameters, as .ema of weir_train() has them; 0: the parameters */
     layout layout;
     const char *device; /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
