@@ -65,6 +65,7 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_embedding_with(weir_argmin(x), weir_cast(weir_argmax(x, .name = "most", .axis = 0, .keep = true), WEIR_F32));
     x = weir_attention(x, x, x, .heads = 2, .causal = true);
     x = weir_layernorm(weir_embedding(x, 3, 4, .weight = {WEIR_S(0)}), .eps = WEIR_ZERO);
+    x = weir_batchnorm(weir_batchnorm(x), .eps = WEIR_ZERO, .momentum = 0.2);
     x = weir_unbatch(weir_batch(weir_dropout(weir_cast(x, WEIR_F32), 0.1), 2));
     weir_slots(x, 2);
     WEIR_PROGRAM(g, "eval", .train = false)

@@ -336,6 +336,16 @@ MISTAKE(a_pool_of_pads, "@: max_pool: a pad of 2 in dimension 3; it must be less
 MISTAKE(a_maximum_that_counts_pads, "@: max_pool: .count_pad is for an average; the pads of a maximum never count",
         HERE weir_max_pool(IMAGE(5, 5), {2, 2}, .count_pad = true))
 MISTAKE(neighbours_that_are_none, "@: lrn: the size is 0; it must be at least 1", HERE weir_lrn(IMAGE(5, 5), 0))
+MISTAKE(a_batch_without_channels, "@: batchnorm: x has 1 dimensions; it needs a batch and channels",
+        HERE weir_batchnorm(weir_reshape(matrix("x", 2, 2), {4})))
+MISTAKE(a_batch_of_integers, "@: batchnorm: x is i32; it must be f32, f16 or bf16", HERE weir_batchnorm(weir_reshape(ids(), {2, 2})))
+MISTAKE(a_batch_of_one, "@: batchnorm: x [1, 4] has one element per channel; a variance needs two or more",
+        HERE weir_batchnorm(matrix("x", 1, 4)))
+MISTAKE(a_momentum_above_1, "@: batchnorm: .momentum is 1.5; it must be more than 0 and at most 1",
+        HERE weir_batchnorm(matrix("x", 4, 4), .momentum = 1.5))
+MISTAKE(an_eps_below_0, "@: batchnorm: .eps is -1; it must be a finite number of 0 or more", HERE weir_batchnorm(matrix("x", 4, 4), .eps = -1))
+MISTAKE(two_layers_of_one_name, "@: the name \"bn/gain\" is already in use, since @",
+        HERE weir_batchnorm(weir_batchnorm(matrix("x", 4, 4), .name = "bn"), .name = "bn"))
 MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8; it needs 1 to 2^31 - 1 rows of at least 1", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
         "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",

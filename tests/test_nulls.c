@@ -53,6 +53,7 @@ BUILDER(average_pool, weir_average_pool(x[0], {2, 2}))
 BUILDER(lrn, weir_lrn(x[0], 5))
 BUILDER(layernorm, weir_layernorm(x[0]))
 BUILDER(rmsnorm, weir_rmsnorm(x[0]))
+BUILDER(batchnorm, weir_batchnorm(x[0]))
 BUILDER(argmax, weir_argmax(x[0]))
 BUILDER(embedding, weir_embedding(x[0], 4, 4))
 BUILDER(embedding_with, weir_embedding_with(x[0], x[1]))
@@ -118,7 +119,7 @@ static const struct builder builders[] = {
 #define TAKES(name, count, may) {#name, build_##name, count, may}
     TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(not, 1, 0), TAKES(is_nan, 1, 0), TAKES(where, 3, 0),
     TAKES(clip, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
-    TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
+    TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(batchnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
     TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0),
     TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),
     TAKES(tied, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),

@@ -132,7 +132,7 @@ static weir_tensor *model(weir_tensor *x, weir_mesh **stage, const model_config 
 /* The results for the digits become a state: that is what all ranks can read, whether they own a device or not. */
 static void add_test(weir_graph *g, weir_mesh **stage, const model_config *c, const layout *l)
 {
-    WEIR_PROGRAM(g, MODEL_TEST) {
+    WEIR_PROGRAM(g, MODEL_TEST, .averages = c->ema > 0) {
         weir_tensor *x = NULL;
         WEIR_ON(stage[0])
             x = weir_input(g, WEIR_F32, {DIGITS_TEST, DIGITS_PIXELS}, .name = "pixels", .sbp = {[DP] = S(0)},
@@ -163,7 +163,7 @@ weir_graph *model_train_graph(const model_config *c)
                                          .source = fill_labels, .ctx = (void *)c);
         loss = weir_cross_entropy(x, labels, .name = "loss");
     }
-    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero});
+    weir_train(loss, c->optimizer, .zero = {[DP] = l.zero}, .norm = c->norm, .ema = c->ema);
     weir_fetch(loss, .name = "loss", .slots = 2 * l.micro);
     add_test(g, stage, c, &l);
     return g;

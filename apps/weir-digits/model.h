@@ -24,9 +24,11 @@ typedef struct model_config {
     int dim;
     int batch;                /* rows per step */
     double dropout;
+    double ema;               /* the test reads averages of the parameters, as .ema of weir_train() has them; 0: the parameters */
     layout layout;
     const char *device; /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
+    const char *norm;         /* the norm of all gradients is fetched under this name; NULL: it is not */
     const digits *data;       /* borrowed; must outlive the sessions */
     uint64_t data_seed;
 } model_config;

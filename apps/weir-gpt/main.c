@@ -31,6 +31,17 @@ static void set_optimizer(gpt_config *c, double lr, int steps)
                               .total = steps, .lr_min = lr / 10);
 }
 
+/* Each layer is a group, whose gradients' norm is fetched. */
+static void log_gradients(trainer *t, gpt_config *c)
+{
+    norms_add(&t->norms, &c->optimizer, "wte*", "wte");
+    norms_add(&t->norms, &c->optimizer, "wpe", "wpe");
+    norms_add(&t->norms, &c->optimizer, "ln*", "ln");
+    norms_add(&t->norms, &c->optimizer, "head*", "head");
+    norms_add_layers(&t->norms, &c->optimizer, c->layers);
+    c->norm = norms_all(&t->norms);
+}
+
 static void print_banner(const gpt_config *c, const corpus *from)
 {
     int devices = layout_devices(&c->layout);
@@ -175,6 +186,9 @@ static int run_program(int argc, char **argv)
         status = corpus_open(&from, &data, &c, &spec);
     if (status < 0) {
         set_optimizer(&c, lr, t.opts.steps);
+        t.optimizer = c.optimizer;
+        if (t.opts.gradients)
+            log_gradients(&t, &c);
         t.items_per_step = (double)c.batch * c.seq;
         status = train_and_write(&t, &c, &from, &data, &sample);
     }

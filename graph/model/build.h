@@ -234,6 +234,9 @@ uint64_t graph_hash(const weir_graph *graph);
  * whoever changes that. Poisoned after a mistake. */
 weir_tensor *graph_copied(weir_tensor *x, weir_src src);
 
+/* The sum over the micro-batches of a step: published once a step, with this name as it is. NULL: no memory, or a mistake. */
+weir_tensor *graph_step_sum(weir_tensor *each, const char *name);
+
 /* Whether the scope around it, if there is one, may be meant for this graph; reports. `what` is what is built. */
 bool graph_scope_ok(weir_graph *graph, weir_src src, const char *what);
 

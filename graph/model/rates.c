@@ -25,6 +25,21 @@ weir_tensor *weir_batch_at(weir_tensor *x, int64_t n, weir_src src)
     return node->out[0];
 }
 
+weir_tensor *graph_step_sum(weir_tensor *each, const char *name)
+{
+    if (!each->micro)
+        return each;
+    weir_scope scope = graph_scope_absolute(each->graph, each->mesh, "");
+    graph_node *node =
+        graph_apply(&(weir_apply){.src = each->src, .name = name, .op = &op_accumulate, .in = &each, .in_count = 1});
+    weir_scope_leave(&scope);
+    if (!node)
+        return NULL;
+    node->fills = true;
+    node->out[0]->micro = false;
+    return node->out[0];
+}
+
 weir_tensor *weir_unbatch_at(weir_tensor *x, weir_src src)
 {
     if (!x)

@@ -47,22 +47,6 @@ static weir_tensor *apply_on(weir_graph *g, weir_mesh *mesh, weir_src src, const
     return node ? node->out[0] : &g->poison;
 }
 
-/* The sum over the micro-batches of a step: published once a step. NULL: no memory, or a mistake. */
-static weir_tensor *step_sum(weir_tensor *each, const char *name)
-{
-    if (!each->micro)
-        return each;
-    weir_scope scope = graph_scope_absolute(each->graph, each->mesh, "");
-    graph_node *node =
-        graph_apply(&(weir_apply){.src = each->src, .name = name, .op = &op_accumulate, .in = &each, .in_count = 1});
-    weir_scope_leave(&scope);
-    if (!node)
-        return NULL;
-    node->fills = true;
-    node->out[0]->micro = false;
-    return node->out[0];
-}
-
 static bool clips_alone(const training *t, int part)
 {
     return part && groups_clips(&t->optimizer, part - 1);
@@ -86,7 +70,7 @@ static void gradient_done(void *ctx, weir_tensor *parameter, weir_tensor *gradie
     weir_graph *g = t->graph;
     if (gradient->poisoned)
         return;
-    gradient = step_sum(gradient, pool_text(&g->pool, "%s.grad", parameter->name));
+    gradient = graph_step_sum(gradient, pool_text(&g->pool, "%s.grad", parameter->name));
     trained *item = gradient ? POOL_PUSH(&g->pool, &t->list) : NULL;
     if (item)
         *item = (trained){parameter, gradient, part_of(t, parameter)};
@@ -425,7 +409,7 @@ void weir_train_at(weir_tensor *loss, const weir_optimizer *by, const weir_train
                                                     .in = &loss, .in_count = 1, .attrs = &attrs}, NULL);
     weir_scope_leave(&scope);
     bool built = !seed->poisoned && autograd(loss, seed, gradient_done, &t);
-    t.count = built && opts.count ? step_sum(opts.count, "grad_norm/count") : NULL;
+    t.count = built && opts.count ? graph_step_sum(opts.count, "grad_norm/count") : NULL;
     built &= !opts.count || t.count;
     g->phase = PLAN_UPDATE;
     if (built)

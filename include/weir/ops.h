@@ -279,6 +279,31 @@ weir_tensor *weir_layernorm_with_at(weir_tensor *x, weir_tensor *gain, weir_tens
 #define weir_rmsnorm_with(x, gain, ...) weir_rmsnorm_with_at(x, gain, WEIR_OPTS(weir_norm_opts, __VA_ARGS__))
 weir_tensor *weir_rmsnorm_with_at(weir_tensor *x, weir_tensor *gain, const weir_norm_opts *opts);
 
+/* ---- over the batch ---- */
+typedef struct weir_batchnorm_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    double eps;      /* default 1e-5; WEIR_ZERO: none */
+    double momentum; /* how much of the running statistics a step replaces; more than 0, at most 1 [0.1] */
+    bool frozen;     /* gain and bias are not trained */
+} weir_batchnorm_opts;
+/* x [batch, channels, ...], f32, f16 or bf16 -> (x - mean) / sqrt(var + eps) * gain + bias per channel, with parameters NAME/gain
+ * (ones) and NAME/bias (zeros), each [channels] (Ioffe and Szegedy 2015). Computed by other ops of this file, in f32.
+ *
+ * In a program that trains (weir_graph_program), mean and var are those of the channel's elements in the whole batch, on all devices
+ * that it is split over. Each step moves the states NAME/running_mean (zeros) and NAME/running_var (ones), each [channels]:
+ *
+ *     running = (1 - momentum) running + momentum * statistic of the step
+ *
+ * where the variance is the unbiased one, divided by one less than the number of elements, of which there must be two or more.
+ * A program that does not train uses the running statistics, so give the layer the same .name in both.
+ *
+ * Each micro-batch is normalised by its own statistics, and counts as a batch. The statistic of the step is then the mean over its
+ * micro-batches. A step that .clip_norm skips moves them, too. */
+#define weir_batchnorm(x, ...) weir_batchnorm_at(x, WEIR_OPTS(weir_batchnorm_opts, __VA_ARGS__))
+weir_tensor *weir_batchnorm_at(weir_tensor *x, const weir_batchnorm_opts *opts);
+
 typedef struct weir_arg_opts {
     size_t size;
     weir_src src;

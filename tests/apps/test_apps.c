@@ -270,6 +270,24 @@ Test(apps, digits_log_has_a_line_per_step_and_a_summary)
     free(output);
 }
 
+/* With --conv the test reads averages, which the checkpoint has, and the rate falls to a half. */
+Test(apps, digits_with_convolutions_are_tested_by_averages)
+{
+    char *output = new_output(), *summary;
+    double loss[60];
+    must_run(APPS_BIN "/weir-digits --conv --steps 60 --batch 64 --log $T/log --save $T/c 2>&1", output);
+    summary = read_log("log", "samples", 60, loss);
+    cr_expect(json_member(summary, "test_accuracy") > 0.5, "%s", summary);
+    free(summary);
+    must_run("sed -n 60p $T/log", output);
+    cr_expect(json_member(output, "learning_rate") > 0.001 && json_member(output, "learning_rate") < 0.00101, "%s", output);
+    must_run(APPS_BIN "/weir checkpoint ls $T/c/best", output);
+    cr_expect(strstr(output, "conv0/weight.ema") && strstr(output, "h0/fc/bias.ema"), "%s", output);
+    must_run(APPS_BIN "/weir-digits --conv --ema 0 --steps 2 --batch 8 --save $T/d 2>&1; " APPS_BIN "/weir checkpoint ls $T/d/best", output);
+    cr_expect(!strstr(output, ".ema"), "%s", output);
+    free(output);
+}
+
 /* The smallest limit that the program says would do. */
 static unsigned long long smallest_limit(const char *command)
 {

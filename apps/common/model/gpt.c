@@ -304,7 +304,7 @@ weir_graph *gpt_train_graph(const gpt_config *c)
         return NULL;
     pass p = pass_new(g, c, c->layout, c->device);
     weir_tensor *loss = loss_of(&p, fill_tokens, fill_labels, true);
-    weir_train(loss, c->optimizer, .zero = {[DP] = p.layout.zero}, .recompute = c->recompute);
+    weir_train(loss, c->optimizer, .zero = {[DP] = p.layout.zero}, .recompute = c->recompute, .norm = c->norm);
     weir_fetch(loss, .name = "loss", .slots = 2 * p.layout.micro);
     add_evaluation(p);
     return g;

@@ -33,6 +33,7 @@ typedef struct gpt_config {
     layout layout;
     const char *device;        /* kind of device that it trains on; NULL: "cpu" */
     weir_optimizer optimizer;
+    const char *norm;         /* the norm of all gradients is fetched under this name; NULL: it is not */
     bool recompute;            /* less memory for activations, as weir_train_opts has it */
     const text *corpus;        /* borrowed; at least seq + 1 bytes; must outlive every session of the plan */
     uint64_t data_seed;        /* of the windows drawn from the corpus */

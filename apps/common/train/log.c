@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool write_whole(int fd, const char *text, size_t bytes)
+bool log_write_whole(int fd, const char *text, size_t bytes)
 {
     while (bytes) {
         ssize_t wrote = write(fd, text, bytes);
@@ -35,7 +35,7 @@ static bool end_last_line(int fd)
         return errno == ESPIPE;
     if (bytes && pread(fd, &last, 1, bytes - 1) < 0)
         return errno == EBADF;
-    return last == '\n' || write_whole(fd, "\n", 1);
+    return last == '\n' || log_write_whole(fd, "\n", 1);
 }
 
 bool log_open(log_file *log, const char *path, bool append)
@@ -71,7 +71,7 @@ void log_end(log_file *log)
     bool made = fputc('\n', log->line) != EOF;
     made = !fclose(log->line) && made;
     log->line = NULL;
-    if (!log->error && (!made || !empty_old(log) || !write_whole(log->fd, log->text, log->bytes)))
+    if (!log->error && (!made || !empty_old(log) || !log_write_whole(log->fd, log->text, log->bytes)))
         log->error = errno;
     free(log->text);
     log->text = NULL;

@@ -42,4 +42,7 @@ void log_end(log_file *log);
 /* Returns 0, or errno of the first line that could not be written. Also for one that is not open. */
 int log_close(log_file *log);
 
+/* Writes all bytes to a file descriptor. False, with errno set, if that fails. */
+bool log_write_whole(int fd, const char *text, size_t bytes);
+
 #endif

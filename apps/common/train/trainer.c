@@ -4,11 +4,10 @@
  * progress, logging and a slow disk cost the training nothing as long as they keep up. They need no lock either. Steps
  * between which nothing needs the session at rest are one run, so that the pipeline stays full from one to the next.
  */
-#include "apps/common/train/trainer.h"
+#include "apps/common/train/trainer_log.h"
 #include "apps/common/train/interrupt.h"
 #include "apps/common/measure.h"
 #include "apps/common/writable.h"
-#include "graph/base/foreign.h"
 
 #include <errno.h>
 #include <math.h>
@@ -32,14 +31,14 @@ static int open_files(trainer *t)
 {
     if (t->opts.with_graph && !t->opts.plan)
         return options_wrong(t->program, "--with-graph needs --plan FILE");
+    if (t->opts.gradients && !t->opts.log && !t->opts.log_dir)
+        return options_wrong(t->program, "--log-gradients needs --log FILE or --log-dir DIR");
     int status = check_writable(t, "--trace", ranks_path(t->opts.trace, t->trace), false);
     if (status < 0 && ranks_first())
         status = check_writable(t, "--plan", t->opts.plan, true);
-    if (status >= 0 || !t->opts.log || !ranks_first())
+    if (status >= 0 || !ranks_first())
         return status;
-    if (log_open(&t->log, t->opts.log, saver_continues(&t->saver)))
-        return -1;
-    return options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(errno));
+    return trainer_log_open(t);
 }
 
 static weir_dtype precision(const trainer_opts *o)
@@ -108,34 +107,6 @@ static int compile(trainer *t, weir_graph *graph)
 
 /* ---- during ---- */
 
-static void log_number(FILE *to, const char *name, double value)
-{
-    fprintf(to, isfinite(value) ? "\"%s\": %.9g" : "\"%s\": null", name, value);
-}
-
-/* Ends a line of the log. The first that cannot be written is reported when that happens. */
-static void end_line(trainer *t)
-{
-    log_end(&t->log);
-    if (!t->log.error || t->log.told)
-        return;
-    t->log.told = true;
-    progress_pause(&t->progress);
-    options_wrong(t->program, "--log: cannot write %s: %s; the log ends here, training goes on", t->opts.log,
-                  strerror(t->log.error));
-}
-
-static void log_step(trainer *t, double seconds)
-{
-    FILE *to = log_begin(&t->log);
-    if (!to)
-        return;
-    fprintf(to, "{\"step\": %d, ", t->done - 1);
-    log_number(to, "loss", t->loss);
-    fprintf(to, ", \"seconds\": %.6f, \"%s_per_s\": %.1f}", seconds, t->items, t->items_per_step / seconds);
-    end_line(t);
-}
-
 static void show(trainer *t)
 {
     weir_session_stats now;
@@ -145,12 +116,12 @@ static void show(trainer *t)
     progress_show(&t->progress, t->done, t->loss, now.skipped < 0 ? t->skipped : now.skipped);
 }
 
-/* The next loss. WEIR_E_END: the run was stopped before there was one. */
-static weir_status pull_value(trainer *t, float *value)
+/* The next value of a fetch. WEIR_E_END: the run was stopped before there was one. */
+static weir_status pull_value(trainer *t, const char *fetch, float *value)
 {
     weir_array array = {value, WEIR_F32, {0}};
     for (bool over = false;;) {
-        weir_status status = weir_session_pull(t->session, "loss", &array, over ? 0 : PULL_MS);
+        weir_status status = weir_session_pull(t->session, fetch, &array, over ? 0 : PULL_MS);
         bool none = status == WEIR_E_TIMEOUT || status == WEIR_E_STATE;
         if (!none || over)
             return none ? WEIR_E_END : status;
@@ -167,13 +138,25 @@ static weir_status pull_loss(trainer *t)
     double sum = 0;
     for (int m = 0; m < t->micro; m++) {
         float value = 0;
-        weir_status status = pull_value(t, &value);
+        weir_status status = pull_value(t, "loss", &value);
         if (status)
             return status;
         sum += value;
     }
     t->loss = sum / t->micro;
     return WEIR_OK;
+}
+
+/* The norms of the next step's gradients to t->norm. */
+static weir_status pull_norms(trainer *t)
+{
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < t->norms.count && !status; i++) {
+        float value = 0;
+        status = pull_value(t, t->norms.name[i], &value);
+        t->norm[i] = (double)value;
+    }
+    return status;
 }
 
 /* Losses after one that is no number are none either, so the run ends: on all ranks, which pull the same, after the same
@@ -192,11 +175,11 @@ static weir_status follow_steps(trainer *t, int end)
 {
     weir_status status = WEIR_OK;
     for (double last = measure_seconds(), now; t->done < end; last = now) {
-        if ((status = pull_loss(t)))
+        if ((status = pull_loss(t)) || (status = pull_norms(t)))
             return status == WEIR_E_END ? WEIR_OK : status;
         t->done++;
         now = measure_seconds();
-        log_step(t, now - last);
+        trainer_log_step(t, now - last);
         watch_loss(t);
         show(t);
         saver_watch(&t->saver, t->session);
@@ -249,14 +232,9 @@ static int next_rest(const trainer *t)
 static weir_status judge(trainer *t)
 {
     weir_status status = t->judge.ask(t->judge.ctx, t->session, &t->judged);
-    FILE *to = status ? NULL : log_begin(&t->log);
     t->judged_at = t->done;
-    if (to) {
-        fprintf(to, "{\"steps\": %d, ", t->done);
-        log_number(to, t->judge.name, t->judged);
-        fputc('}', to);
-        end_line(t);
-    }
+    if (!status)
+        trainer_log_judged(t);
     if (!status)
         saver_best(&t->saver, t->session, t->judge.name, t->judged);
     return status;
@@ -383,6 +361,8 @@ static int open_session(trainer *t)
         workers_tell(t->program, t->session);
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
+    if (saver_continues(&t->saver))
+        events_begin_at(&t->events, t->first);
     if (status < 0)
         interrupt_stops(t->session);
     return status;
@@ -422,39 +402,10 @@ int trainer_interrupted(const trainer *t)
     return caught || !t->ended ? caught : SIGTERM;
 }
 
-static void log_summary(trainer *t)
-{
-    FILE *to = log_begin(&t->log);
-    int steps = t->done - t->first;
-    if (!to)
-        return;
-    fprintf(to, "{\"summary\": true, \"steps\": %d, ", t->done);
-    log_number(to, "loss", t->loss);
-    fprintf(to, ", \"planned_bytes\": %llu, \"arena_bytes\": %llu, \"peak_rss_bytes\": %llu, ",
-            (unsigned long long)t->stats.planned_bytes, (unsigned long long)t->stats.arena_bytes,
-            (unsigned long long)t->peak_rss);
-    log_number(to, "seconds_per_step", steps ? t->seconds / steps : NAN);
-    fprintf(to, ", \"workers\": %d, \"utilisation\": {", t->stats.workers);
-    for (int q = 0; q < t->stats.queue_count; q++) {
-        fputs(q ? ", " : "", to);
-        foreign_put_json(to, t->stats.queue[q].name);
-        fprintf(to, ": %.4f", t->stats.queue[q].busy);
-    }
-    fputc('}', to);
-    if (t->judge.name) {
-        fputs(", ", to);
-        log_number(to, t->judge.name, t->judged);
-    }
-    if (trainer_interrupted(t))
-        fprintf(to, ", \"signal\": %d", trainer_interrupted(t));
-    fputc('}', to);
-    end_line(t);
-}
-
 int trainer_end(trainer *t, int status)
 {
     if (status < 0)
-        log_summary(t);
+        trainer_log_summary(t);
     if (status < 0)
         status = t->unsaved ? 1 : trainer_interrupted(t) ? interrupt_status(trainer_interrupted(t)) : 0;
     interrupt_stops(NULL);
@@ -463,11 +414,7 @@ int trainer_end(trainer *t, int status)
         status = status ? status : failed;
     }
     saver_end(&t->saver);
-    bool told = t->log.told;
-    int error = log_close(&t->log);
-    if (error && !told)
-        options_wrong(t->program, "--log: cannot write %s: %s", t->opts.log, strerror(error));
-    if (error && !status)
+    if (trainer_log_close(t) && !status)
         status = OPTIONS_WRONG;
     weir_plan_free(t->plan);
     t->session = NULL;

@@ -22,15 +22,19 @@
  * With --save the state is kept (saver.h): every --save-every steps or minutes, when a judgement is the best so far,
  * and at the end, also at one that a signal made.
  *
+ * The program may also fetch norms of gradients (norms.h), which exist once a step.
+ *
  * The log has a line per step, {"step": 7, "loss": ...}, whose number counts from the very first one, 0; a line per
  * judgement, {"steps": 8, "validation_loss": ...}, and at the end {"summary": true, "steps": 300, ...}: both with the
  * steps that were done then. A program that goes on from a checkpoint appends to it; of two lines of one step the later
- * counts. One thread.
+ * counts. The folder of --log-dir gets the same scalars for TensorBoard (events.h). One thread.
  */
 #ifndef APPS_COMMON_TRAIN_TRAINER_H
 #define APPS_COMMON_TRAIN_TRAINER_H
 
+#include "apps/common/train/events.h"
 #include "apps/common/train/log.h"
+#include "apps/common/train/norms.h"
 #include "apps/common/options.h"
 #include "apps/common/train/progress.h"
 #include "apps/common/ranks.h"
@@ -44,6 +48,8 @@ typedef struct trainer_opts {
     int steps;
     uint64_t seed;
     const char *log;    /* one JSON object per step goes there */
+    const char *log_dir; /* an event file for TensorBoard goes there */
+    bool gradients;     /* the norms of gradients are fetched and logged: see norms.h */
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
     const char *memory; /* limit per device, "512MiB" */
@@ -85,6 +91,10 @@ typedef struct trainer_opts {
      .help = "before the first step, prove that the plan computes the model, and that gradients are right; for small models"},                      \
     {"--log", OPTIONS_TEXT, &(o).log, .value = "FILE", .file = OPTIONS_WRITES,                                        \
      .help = "write one JSON object per step, and a summary"},                                                        \
+    {"--log-dir", OPTIONS_TEXT, &(o).log_dir, .value = "DIR",                                                         \
+     .help = "write the same numbers to an event file in DIR, for TensorBoard"},                                      \
+    {"--log-gradients", OPTIONS_FLAG, &(o).gradients,                                                                 \
+     .help = "with --log or --log-dir: the norm of gradients of each layer, too"},                                    \
     {"--trace", OPTIONS_TEXT, &(o).trace, .value = "FILE", .file = OPTIONS_WRITES_RANKS,                              \
      .help = "write a trace for ui.perfetto.dev"},                                                                    \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
@@ -112,11 +122,14 @@ typedef struct trainer {
     const char *items;       /* "tokens", "samples": what the rate counts */
     double items_per_step;
     trainer_judge judge;
+    weir_optimizer optimizer; /* whose rate is logged */
+    norms norms;             /* that the graph fetches */
     saver saver;
 
     weir_plan *plan;         /* owned */
     weir_session *session;   /* owned; at rest after trainer_train() */
     log_file log;            /* owned */
+    events_file events;      /* owned */
     progress progress;
     char trace[PATHS_BYTES]; /* this rank's */
     int micro;
@@ -127,6 +140,7 @@ typedef struct trainer {
     double lost_loss;        /* which is this */
     bool ended;              /* a run was stopped: a signal came, here or on another rank */
     double loss;             /* of the last step; NAN before it */
+    double norm[NORMS_MAX];  /* of its gradients; NAN if the step was skipped */
     double judged;           /* what the judge said last; NAN before it */
     int judged_at;           /* steps that were done then */
     double seconds;          /* of all steps of this process together */

@@ -225,6 +225,7 @@ static weir_status call(const weir_kernel_args *args)
     X(softmax, op, weir_softmax_at(x, o))                                   \
     X(layernorm, norm, weir_layernorm_at(x, o))                             \
     X(rmsnorm, norm, weir_rmsnorm_at(x, o))                                 \
+    X(batchnorm, batchnorm, weir_batchnorm_at(x, o))                        \
     X(argmax, op, weir_argmax_at(x, o))                                     \
     X(embedding, embedding, weir_embedding_at(ids, 4, 4, o))                \
     X(embedding_with, op, weir_embedding_with_at(ids, x, o))                \

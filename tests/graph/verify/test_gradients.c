@@ -183,6 +183,12 @@ static weir_tensor *norms(weir_graph *g)
     return weighted(weir_rmsnorm(weir_mul(x, weir_layernorm(x, .name = "ln")), .name = "rms"));
 }
 
+static weir_tensor *batches(weir_graph *g)
+{
+    weir_tensor *x = weir_input(g, WEIR_F32, {2, 3, 2}, .name = "x", .micro = true);
+    return weighted(weir_batchnorm(weir_mul(x, weir_param(g, WEIR_F32, {2, 3, 2}, .name = "by")), .name = "bn"));
+}
+
 static weir_tensor *model(weir_graph *g)
 {
     weir_tensor *ids = weir_input(g, WEIR_I32, {2, 4}, .name = "ids", .micro = true);
@@ -218,7 +224,7 @@ static const struct {
     const char *name;
     model_fn make;
 } models[] = {{"functions", functions}, {"pairs", pairs}, {"choices", choices}, {"sums", sums}, {"shapes", shapes}, {"halves", halves}, {"indexes", indexes},
-              {"products", products}, {"windows", windows}, {"norms", norms}, {"model", model}, {"classes", classes}};
+              {"products", products}, {"windows", windows}, {"norms", norms}, {"batches", batches}, {"model", model}, {"classes", classes}};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 
 static weir_graph *trained(model_fn make, bool recompute)
@@ -546,7 +552,7 @@ static const char *a_micro_batch_is_not_added(weir_graph *g, int n)
 {
     for (int i = 0; i < g->nodes.count; i++) {
         graph_node *node = g->nodes.item[i];
-        if (strcmp(node->op->name, "accumulate") || !node->fills || is_of_key_or_value(node) || n--)
+        if (strcmp(node->op->name, "accumulate") || !node->fills || node->phase != PLAN_BACKWARD || is_of_key_or_value(node) || n--)
             continue;
         node->fills = false;
         return "micro-batches";
