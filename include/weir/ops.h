@@ -316,6 +316,31 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
     weir_embedding_with_at(ids, weight, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, const weir_op_opts *opts);
 
+typedef struct weir_rope_scaling { /* of positions beyond those of a model's training */
+    double factor;                 /* each frequency is divided by it [1] */
+    double low_freq_factor;        /* Llama 3: only frequencies of fewer turns over the original positions are divided by it, */
+    double high_freq_factor;       /* those of more turns than this one stay, and those between lie between [0: all are divided] */
+    int64_t original_max_position; /* positions of the training; needed with the two factors */
+} weir_rope_scaling;
+typedef struct weir_rope_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    int heads;                 /* default 1; divides the last dimension */
+    int rotary_dim;            /* columns of each head that turn, the first ones; even [all] */
+    bool interleaved;          /* a pair is columns 2i and 2i + 1, rather than i and i + rotary_dim / 2 (Llama as Hugging Face has it) */
+    double base;               /* default 10000 */
+    weir_rope_scaling scaling; /* [none] */
+} weir_rope_opts;
+/* Rotary positions (Su et al. 2021): x [batch, seq, dim] -> the same shape. Each pair i of columns of each head turns by the angle
+ * position * base^(-2i / rotary_dim). `position` is i32: one element, the position of the first row of each sequence (as
+ * weir_attention_kept() takes it), or [batch, seq], the position of each row. NULL: rows count from 0. Any number is a position.
+ * The kernel computes angles in double.
+ *     q = weir_rope(q, NULL, .heads = 32, .base = 500000, .scaling = {.factor = 8, .low_freq_factor = 1,
+ *                   .high_freq_factor = 4, .original_max_position = 8192}); */
+#define weir_rope(x, position, ...) weir_rope_at(x, position, WEIR_OPTS(weir_rope_opts, __VA_ARGS__))
+weir_tensor *weir_rope_at(weir_tensor *x, weir_tensor *position, const weir_rope_opts *opts);
+
 typedef struct weir_attention_opts {
     size_t size;
     weir_src src;

@@ -156,6 +156,23 @@ Test(attention, gradient, .timeout = 120)
     gradient_check(attention_causal, SEED, TOLERANCE);
 }
 
+static weir_tensor *rope(weir_graph *g)
+{
+    return weir_rope(param(g, "x", 2, 5, 12), NULL, .heads = 3, .base = 100);
+}
+static weir_tensor *rope_of_pairs(weir_graph *g)
+{
+    weir_tensor *places = weir_input(g, WEIR_I32, {2, 5}, .name = "ids");
+    return weir_rope(param(g, "x", 2, 5, 12), places, .heads = 2, .rotary_dim = 4, .interleaved = true,
+                     .scaling = {.factor = 4, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 12});
+}
+
+Test(rope, gradient, .timeout = 120)
+{
+    gradient_check(rope, SEED, TOLERANCE);
+    gradient_check(rope_of_pairs, SEED, TOLERANCE);
+}
+
 static weir_tensor *embedding(weir_graph *g)
 {
     weir_tensor *ids = weir_input(g, WEIR_I32, {2, 4}, .name = "ids");
@@ -252,6 +269,21 @@ Test(dsl, mistakes_are_named_and_stick, .timeout = 120)
     weir_tensor *x = param(g, "x", 1, 3, 8);
     weir_attention(x, x, x, .heads = 3);
     expect_mistake(g, "attention: 3 heads do not divide dim 8");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .heads = 3);
+    expect_mistake(g, "rope: 3 heads do not divide dim 8");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .rotary_dim = 5);
+    expect_mistake(g, "rope: 5 columns of heads of 8 turn; it needs to be an even number from 2 to that");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .base = -1);
+    expect_mistake(g, "rope: .base is -1; it needs to be above 0");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .scaling = {.low_freq_factor = 1});
+    expect_mistake(g, "rope: .scaling needs a .factor above 0");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .scaling = {.factor = 8, .low_freq_factor = 1});
+    expect_mistake(g, "rope: .scaling by frequencies needs a .low_freq_factor above 0");
     g = weir_graph_new("wrong");
     weir_embedding(param(g, "x", 1, 3, 8), 5, 5);
     expect_mistake(g, "embedding: ids are f32, not i32");

@@ -186,6 +186,18 @@ Test(signatures, of_dropout_and_casts, .timeout = 60)
 }
 
 /* The gradient reads the maximum itself, so it is run on one that was computed. */
+Test(signatures, of_rotary_positions, .timeout = 60)
+{
+    const struct { int64_t sizes[5]; double base[4]; } rope = {{4, 4, 0, 0, 0}, {100, 1, 0, 0}};
+    check_one(&op_rope, &rope, SHAPE(5, 7, 12));
+    for (int each = 0; each < 2; each++) {
+        kernel_check c = kernel_check_new(&op_rope, &rope, SEED);
+        kernel_check_in(&c, WEIR_F32, SHAPE(5, 7, 12));
+        kernel_check_in(&c, WEIR_I32, each ? SHAPE(5, 7) : SHAPE(1));
+        check(&c);
+    }
+}
+
 Test(signatures, of_the_gradient_of_max, .timeout = 60)
 {
     reduce_attrs attrs = {{1}, 1, 0};

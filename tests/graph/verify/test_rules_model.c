@@ -53,6 +53,29 @@ static void make_attention_kept(rule_check *c)
     c->refuses = position < 0 || position > room - rows;
 }
 
+/* x (, position) -> y; .base of a few columns turns all of them by much */
+static void make_rope(rule_check *c)
+{
+    const int64_t columns = 2 * check_from(c, 1, 3), width = columns + check_from(c, 0, 3), dim = check_size(c, 3) * width;
+    const int64_t batch = check_size(c, 3), rows = check_size(c, 5);
+    const bool bands = check_coin(c);
+    check_int(c, "head_dim", 0, width);
+    check_int(c, "rotary_dim", 0, columns);
+    check_int(c, "interleaved", 0, check_coin(c));
+    check_int(c, "inverse", 0, check_coin(c));
+    check_int(c, "original_max_position", 0, bands ? check_from(c, 4, 200) : 0);
+    check_real(c, "base", check_between(c, 2, 100));
+    check_real(c, "factor", check_between(c, 1, 8));
+    check_real(c, "low_freq_factor", check_between(c, 0.2, 1));
+    check_real(c, "high_freq_factor", check_between(c, 1.2, 4));
+    check_in(c, WEIR_F32, SHAPE(batch, rows, dim));
+    if (check_coin(c))
+        check_in(c, WEIR_I32, SHAPE(batch, rows));
+    else if (check_coin(c))
+        check_set(check_in(c, WEIR_I32, SHAPE()), (double)check_from(c, -3, 9));
+    check_out(c, WEIR_F32, SHAPE(batch, rows, dim));
+}
+
 /* ---- embedding ---- */
 
 static weir_shape with_last(weir_shape shape, int64_t size)
@@ -101,13 +124,15 @@ static void make_embedding_grad(rule_check *c)
     check_place(c, check_out(c, WEIR_F32, SHAPE(rows, dim)), 0, start, vocab);
 }
 
-static const check_case model_cases[] = {
+static const check_case attention_cases[] = {
     {"attention", make_attention}, {"attention_grad", make_attention_grad}, {"attention_kept", make_attention_kept},
-    {"embedding", make_embedding}, {"embedding_grad", make_embedding_grad},
+    {"rope", make_rope},
 };
+static const check_case model_cases[] = {{"embedding", make_embedding}, {"embedding_grad", make_embedding_grad}};
 
 Test(rules_of_models, attention_and_embeddings_compute_what_their_kernels_compute)
 {
+    CHECK_TABLE(rules_attention, attention_cases, check_run);
     CHECK_TABLE(rules_model, model_cases, check_run);
 }
 
@@ -449,6 +474,7 @@ Test(rules_of_models, an_update_computes_what_its_kernel_computes)
 
 Test(rules_of_models, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
 {
+    CHECK_TABLE(rules_attention, attention_cases, check_shaken);
     CHECK_TABLE(rules_model, model_cases, check_shaken);
     CHECK_TABLE(rules_loss, loss_cases, check_shaken);
     CHECK_TABLE(rules_update, update_cases, check_shaken);
