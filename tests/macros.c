@@ -62,7 +62,8 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_embedding_with(weir_argmin(x), weir_cast(weir_argmax(x, .name = "most", .axis = 0, .keep = true), WEIR_F32));
     x = weir_rope(x, NOTHING, .heads = 2, .base = 500000, .scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
                   .original_max_position = 8192});
-    x = weir_attention(x, x, x, .heads = 2, .causal = true);
+    x = weir_attention(x, x, x, .heads = 4, .causal = true, .kv_heads = 2, .window = 8, .mask = w);
+    x = weir_attention_kept(x, x, x, w, w, h, .heads = 4, .kv_heads = 2, .window = 8, .mask = w);
     x = weir_layernorm(weir_embedding(x, 3, 4, .weight = {WEIR_S(0)}), .eps = WEIR_ZERO);
     x = weir_unbatch(weir_batch(weir_dropout(weir_cast(x, WEIR_F32), 0.1), 2));
     weir_slots(x, 2);

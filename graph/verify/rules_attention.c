@@ -14,34 +14,55 @@ static field_value dot(const field_value *a, const field_value *b, int64_t count
     return field_dot(field_int(0), a, 1, b, 1, count);
 }
 
-/* q is [batch, queries, dim], k and v are [batch, keys, dim]. A head is a slice of `width` columns. */
+/* q is [batch, queries, dim], k and v are [batch, keys, kv_dim]. A head is a slice of `width` columns; a head of k and v is that of
+ * `group` heads of q. */
 typedef struct attention_sizes {
     const rule_call *call;
-    int64_t batch, heads, queries, keys, dim, width;
+    int64_t batch, heads, group, queries, keys, dim, kv_dim, width, window;
     field_value scale;
     bool causal;
+    const rule_array *mask; /* NULL: none */
 } attention_sizes;
 
-static bool attention_sizes_of(const rule_call *call, const rule_array *q, const rule_array *k, const rule_array *v,
+static bool mask_fits(const rule_call *call, const attention_sizes *a)
+{
+    const rule_array *mask = a->mask;
+    const int64_t sizes[4] = {a->batch, a->heads, a->queries, a->keys};
+    bool fits = mask->rank == 2 || mask->rank == 4;
+    for (int d = 0; fits && d < mask->rank; d++) {
+        const int64_t all = sizes[mask->rank == 2 && d == 1 ? 3 : d];
+        fits = mask->shape[d] == all || (mask->shape[d] == 1 && d < mask->rank - 1);
+    }
+    return fits || rule_refuse(call, "the mask does not fit the queries and keys");
+}
+
+/* `masks`: the input that is the mask, if the call has so many. */
+static bool attention_sizes_of(const rule_call *call, const rule_array *q, const rule_array *k, const rule_array *v, int masks,
                                attention_sizes *a)
 {
     const int64_t width = rule_int(call, "head_dim", 0);
-    if (q->rank != 3 || k->rank != 3 || !rule_same_shape(k, v) || q->shape[0] != k->shape[0] || q->shape[2] != k->shape[2])
+    if (q->rank != 3 || k->rank != 3 || !rule_same_shape(k, v) || q->shape[0] != k->shape[0])
         return rule_refuse(call, "the shapes of queries, keys and values do not fit each other");
-    if (width < 1 || q->shape[2] % width)
+    if (width < 1 || q->shape[2] % width || k->shape[2] % width)
         return rule_refuse(call, "rows of %lld columns: must consist of heads of %lld", (long long)q->shape[2], (long long)width);
+    if (k->shape[2] ? q->shape[2] % k->shape[2] != 0 : q->shape[2] != 0)
+        return rule_refuse(call, "the heads of keys do not divide those of queries");
     *a = (attention_sizes){
         .call = call,
         .batch = q->shape[0],
         .heads = q->shape[2] / width,
+        .group = k->shape[2] ? q->shape[2] / k->shape[2] : 1,
         .queries = q->shape[1],
         .keys = k->shape[1],
         .dim = q->shape[2],
+        .kv_dim = k->shape[2],
         .width = width,
+        .window = rule_int(call, "window", 0),
         .scale = field_real(rule_real(call, "scale", 0)),
         .causal = rule_int(call, "causal", 0) != 0,
+        .mask = call->in_count > masks ? &call->in[masks] : NULL,
     };
-    return true;
+    return !a->mask || mask_fits(call, a);
 }
 
 /* The first element of a head, in an array of `rows` rows for each sequence; heads are counted through all sequences. */
@@ -50,53 +71,99 @@ static int64_t head_first(const attention_sizes *a, int64_t head, int64_t rows)
     return head / a->heads * rows * a->dim + head % a->heads * a->width;
 }
 
-/* The number of keys that a query sees. */
+/* The same of the head of keys that it shares. */
+static int64_t shared_first(const attention_sizes *a, int64_t head, int64_t rows)
+{
+    return head / a->heads * rows * a->kv_dim + head % a->heads / a->group * a->width;
+}
+
+/* The mask of a key for a row of a head. */
+static field_value mask_at(const attention_sizes *a, int64_t head, int64_t row, int64_t key)
+{
+    const int64_t *size = a->mask->shape, batch = size[0] == 1 ? 0 : head / a->heads;
+    if (a->mask->rank == 2)
+        return field_still(a->mask->at[batch * a->keys + key]);
+    const int64_t own = size[1] == 1 ? 0 : head % a->heads, line = size[2] == 1 ? 0 : row;
+    return field_still(a->mask->at[((batch * size[1] + own) * size[2] + line) * a->keys + key]);
+}
+
+/* Whether a row, which is at a position, sees a key. */
+static bool sees(const attention_sizes *a, int64_t head, int64_t row, int64_t position, int64_t key)
+{
+    if (a->window && key <= position - a->window)
+        return false;
+    return !a->mask || a->mask->dtype != WEIR_U8 || !field_equal(mask_at(a, head, row, key), field_int(0));
+}
+
+/* exp(score) of a key that the row sees. */
+static field_value exp_score(const attention_sizes *a, const field_value *q, const field_value *k, int64_t head, int64_t row,
+                             int64_t key)
+{
+    field_value score = field_mul(a->scale, dot(q, k, a->width));
+    if (a->mask && a->mask->dtype != WEIR_U8)
+        score = field_add(score, mask_at(a, head, row, key));
+    return exp_of(a->call, score);
+}
+
+/* Rows of keys and values of one head: `count` of them, the first of which has the number `first`. */
+typedef struct attention_keys {
+    const field_value *k, *v;
+    int64_t first, count;
+} attention_keys;
+
+/* A row of queries of a head, and its position among the keys. */
+typedef struct attention_row {
+    const field_value *q;
+    int64_t head, row, position;
+} attention_row;
+
+/* Adds exp(score) v for the keys that the row sees to `out`. Adds exp(score) to *sum; whether there was any. */
+static bool add_keys(const attention_sizes *a, const attention_row *row, attention_keys keys, field_value *out, field_value *sum)
+{
+    bool any = false;
+    for (int64_t j = 0; j < keys.count; j++) {
+        const int64_t key = keys.first + j;
+        if (!sees(a, row->head, row->row, row->position, key))
+            continue;
+        const field_value e = exp_score(a, row->q, keys.k + j * a->kv_dim, row->head, row->row, key);
+        add_scaled(out, keys.v + j * a->kv_dim, e, a->width);
+        *sum = field_add(*sum, e);
+        any = true;
+    }
+    return any;
+}
+
+/* The number of keys up to the last that a query may see. */
 static int64_t keys_seen(const attention_sizes *a, int64_t query)
 {
     return a->causal && query + 1 < a->keys ? query + 1 : a->keys;
 }
 
-static field_value exp_score(const attention_sizes *a, const field_value *q, const field_value *k)
-{
-    return exp_of(a->call, field_mul(a->scale, dot(q, k, a->width)));
-}
-
-/* Adds exp(score) v for the first `count` keys of a head to `out`. Returns the sum of exp(score). */
-static field_value add_keys(const attention_sizes *a, const field_value *q, const field_value *k, const field_value *v,
-                            int64_t count, field_value *out)
-{
-    field_value sum = field_int(0);
-    for (int64_t j = 0; j < count; j++) {
-        const field_value e = exp_score(a, q, k + j * a->dim);
-        add_scaled(out, v + j * a->dim, e, a->width);
-        sum = field_add(sum, e);
-    }
-    return sum;
-}
-
-/* q, k, v -> out, lse [batch, heads, queries] */
+/* q, k, v (, mask) -> out, lse [batch, heads, queries]. A row that sees no key is 0, and so is its lse. */
 static bool attention(const rule_call *call)
 {
     attention_sizes a;
-    if (!rule_has_operands(call, 3, 2) || !attention_sizes_of(call, &call->in[0], &call->in[1], &call->in[2], &a))
+    if (!rule_has_operands(call, 3, 2) || !attention_sizes_of(call, &call->in[0], &call->in[1], &call->in[2], 3, &a))
         return false;
     if (!rule_same_shape(&call->out[0], &call->in[0]) || call->out[1].count != a.batch * a.heads * a.queries)
         return rule_refuse(call, "the shapes of the outputs do not fit the queries");
     for (int64_t head = 0; head < a.batch * a.heads; head++)
-        for (int64_t row = 0; row < a.queries; row++) {
-            const int64_t q = head_first(&a, head, a.queries) + row * a.dim, k = head_first(&a, head, a.keys);
-            field_value *out = call->out[0].at + q;
+        for (int64_t i = 0; i < a.queries; i++) {
+            const int64_t q = head_first(&a, head, a.queries) + i * a.dim, k = shared_first(&a, head, a.keys);
+            const attention_row row = {call->in[0].at + q, head, i, i};
+            field_value *out = call->out[0].at + q, sum = field_int(0);
             clear(out, a.width);
-            const field_value sum =
-                add_keys(&a, call->in[0].at + q, call->in[1].at + k, call->in[2].at + k, keys_seen(&a, row), out);
-            scale_row(out, field_inverse(sum), a.width);
-            call->out[1].at[head * a.queries + row] = log_of(call, sum);
+            const bool any = add_keys(&a, &row, (attention_keys){call->in[1].at + k, call->in[2].at + k, 0, keys_seen(&a, i)}, out, &sum);
+            if (any)
+                scale_row(out, field_inverse(sum), a.width);
+            call->out[1].at[head * a.queries + i] = any ? log_of(call, sum) : field_int(0);
         }
     return true;
 }
 
 /* The matrices of one head. */
 typedef struct attention_head {
+    int64_t head;
     const field_value *q, *k, *v, *out, *lse, *dout;
     field_value *dq, *dk, *dv;
 } attention_head;
@@ -109,8 +176,10 @@ static void query_grad(const attention_sizes *a, const attention_head *head, int
     const field_value delta = dot(dout, head->out + at, a->width);
     const field_value share = field_inverse(kept_sum(a->call, head->lse[row]));
     for (int64_t j = 0; j < seen; j++) {
-        const int64_t key = j * a->dim;
-        const field_value p = field_mul(exp_score(a, q, head->k + key), share);
+        const int64_t key = j * a->kv_dim;
+        if (!sees(a, head->head, row, row, j))
+            continue;
+        const field_value p = field_mul(exp_score(a, q, head->k + key, head->head, row, j), share);
         const field_value dp = dot(dout, head->v + key, a->width);
         const field_value ds = field_mul(a->scale, field_mul(p, field_sub(dp, delta)));
         add_scaled(head->dv + key, dout, p, a->width);
@@ -121,7 +190,7 @@ static void query_grad(const attention_sizes *a, const attention_head *head, int
 
 static bool attention_grad_fits(const rule_call *call, attention_sizes *a)
 {
-    if (!rule_has_operands(call, 6, 3) || !attention_sizes_of(call, &call->in[0], &call->in[1], &call->in[2], a))
+    if (!rule_has_operands(call, 6, 3) || !attention_sizes_of(call, &call->in[0], &call->in[1], &call->in[2], 6, a))
         return false;
     for (int i = 0; i < 3; i++)
         if (!rule_same_shape(&call->out[i], &call->in[i]))
@@ -132,7 +201,7 @@ static bool attention_grad_fits(const rule_call *call, attention_sizes *a)
     return true;
 }
 
-/* q, k, v, out, lse, dout -> dq, dk, dv */
+/* q, k, v, out, lse, dout (, mask) -> dq, dk, dv */
 static bool attention_grad(const rule_call *call)
 {
     attention_sizes a;
@@ -141,8 +210,9 @@ static bool attention_grad(const rule_call *call)
     for (int i = 0; i < 3; i++)
         clear(call->out[i].at, call->out[i].count);
     for (int64_t i = 0; i < a.batch * a.heads; i++) {
-        const int64_t q = head_first(&a, i, a.queries), k = head_first(&a, i, a.keys);
+        const int64_t q = head_first(&a, i, a.queries), k = shared_first(&a, i, a.keys);
         const attention_head head = {
+            .head = i,
             .q = call->in[0].at + q,
             .k = call->in[1].at + k,
             .v = call->in[2].at + k,
@@ -162,10 +232,11 @@ static bool attention_grad(const rule_call *call)
 static bool attention_kept_fits(const rule_call *call, attention_sizes *a, int64_t *position)
 {
     const rule_array *in = call->in;
-    if (!rule_has_operands(call, 6, 1) || !attention_sizes_of(call, &in[0], &in[3], &in[4], a))
+    if (!rule_has_operands(call, 6, 1) || !attention_sizes_of(call, &in[0], &in[3], &in[4], 6, a))
         return false;
-    if (!rule_same_shape(&in[1], &in[0]) || !rule_same_shape(&in[2], &in[0]) || !rule_same_shape(&call->out[0], &in[0]))
-        return rule_refuse(call, "the shapes of q, k, v and the output differ");
+    if (in[1].rank != 3 || !rule_same_leading(&in[1], &in[0], 2) || in[1].shape[2] != a->kv_dim || !rule_same_shape(&in[2], &in[1]) ||
+        !rule_same_shape(&call->out[0], &in[0]))
+        return rule_refuse(call, "the shapes of q, k, v and the output do not fit each other");
     if (in[5].count != 1 || !field_is_int(in[5].at[0], position))
         return rule_refuse(call, "the position is not one integer");
     if (*position < 0 || *position > a->keys - a->queries)
@@ -174,8 +245,8 @@ static bool attention_kept_fits(const rule_call *call, attention_sizes *a, int64
     return true;
 }
 
-/* q, k, v [batch, rows, dim], kept keys and values [batch, room, dim], position -> out. A query sees the kept rows before the
- * position, and the new rows up to its own. */
+/* q, k, v [batch, rows, dim], kept keys and values [batch, room, dim], position (, mask) -> out. A query sees the kept rows before
+ * the position, and the new rows up to its own. */
 static bool attention_kept(const rule_call *call)
 {
     attention_sizes a;
@@ -184,14 +255,16 @@ static bool attention_kept(const rule_call *call)
     if (!attention_kept_fits(call, &a, &position))
         return false;
     for (int64_t head = 0; head < a.batch * a.heads; head++)
-        for (int64_t row = 0; row < a.queries; row++) {
-            const int64_t new = head_first(&a, head, a.queries), kept = head_first(&a, head, a.keys);
-            const field_value *q = in[0].at + new + row * a.dim;
-            field_value *out = call->out[0].at + new + row * a.dim;
+        for (int64_t i = 0; i < a.queries; i++) {
+            const int64_t q = head_first(&a, head, a.queries) + i * a.dim;
+            const int64_t new = shared_first(&a, head, a.queries), kept = shared_first(&a, head, a.keys);
+            const attention_row row = {in[0].at + q, head, i, position + i};
+            field_value *out = call->out[0].at + q, sum = field_int(0);
             clear(out, a.width);
-            const field_value before = add_keys(&a, q, in[3].at + kept, in[4].at + kept, position, out);
-            const field_value sum = field_add(before, add_keys(&a, q, in[1].at + new, in[2].at + new, row + 1, out));
-            scale_row(out, field_inverse(sum), a.width);
+            add_keys(&a, &row, (attention_keys){in[3].at + kept, in[4].at + kept, 0, position}, out, &sum);
+            add_keys(&a, &row, (attention_keys){in[1].at + new, in[2].at + new, position, i + 1}, out, &sum);
+            if (!field_equal(sum, field_int(0)))
+                scale_row(out, field_inverse(sum), a.width);
         }
     return true;
 }
@@ -262,6 +335,9 @@ const rule_entry rules_attention[] = {
     {"attention", attention},
     {"attention_grad", attention_grad},
     {"attention_kept", attention_kept},
+    {"attention_masked", attention},
+    {"attention_masked_grad", attention_grad},
+    {"attention_kept_masked", attention_kept},
     {"rope", rope},
     {NULL, NULL},
 };
