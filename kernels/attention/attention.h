@@ -144,7 +144,7 @@ typedef struct softmax_row {
     float *most, *total, *out;
 } softmax_row;
 
-/* What is subtracted from scores: the largest, unless all so far are hidden. */
+/* The number that is subtracted from scores: the largest, unless all so far are hidden. */
 static inline float softmax_shift(const attention_call *call, float most)
 {
     return call->hides && most == -INFINITY ? 0 : most;

@@ -311,7 +311,7 @@ static void queries_backward(const half_attention *h, const half_head *head, blo
     store_rows(h, h->out, at.rows, head->dq + query * call->dim, call->dim);
 }
 
-/* What all heads of a group begin with. */
+/* All heads of a group begin with this. */
 static void group_begin(const half_attention *h, const half_head *head)
 {
     const size_t bytes = (size_t)(h->call.keys * h->call.head_dim) * sizeof(float);

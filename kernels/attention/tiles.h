@@ -150,7 +150,7 @@ template <class T> DEVICE head_rows<T> head_of(T *data, const attention_sizes &z
     return {data + batch * rows * z.dim + column, z.dim, rows, z.head_dim};
 }
 
-/* Of keys or values: a head of theirs. */
+/* The same for a head of keys or values. */
 template <class T> DEVICE head_rows<T> keys_of(T *data, const attention_sizes &z, int64_t index)
 {
     const int64_t batch = index / z.kv_heads, column = index % z.kv_heads * z.head_dim;

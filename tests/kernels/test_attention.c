@@ -10,7 +10,7 @@
 #define SEED 20210 /* of all random inputs here */
 
 typedef struct heads {
-    int64_t batch, heads, group, seq, keys, dim, kv_dim, head_dim, window;
+    int64_t batch, heads, group, seq, keys, dim, kv_dim, head_dim, window, position; /* position: of query 0 among the keys */
     bool causal;
     double scale;
     const weir_view *mask; /* NULL: none */
@@ -30,10 +30,11 @@ static heads heads_of(const kernel_check *c)
     return h;
 }
 
-/* What is added to the score of query i and key j of head g: -infinity hides it. */
+/* The number that is added to the score of query i and key j of head g: -infinity hides it. */
 static double bias_at(const heads *h, int64_t g, int64_t i, int64_t j)
 {
-    if ((h->causal && j > i) || (h->window && j <= i - h->window))
+    const int64_t position = h->position + i;
+    if ((h->causal && j > position) || (h->window && j <= position - h->window))
         return -INFINITY;
     if (!h->mask)
         return 0;
@@ -298,6 +299,121 @@ Test(attention, a_mask_of_reals_adds_to_scores, .timeout = 120)
     BOTH(2, 5, 7, 3, 4, .masked = WEIR_F32, .mask = SHAPE(1, 3, 5, 7));
     BOTH(2, 70, 70, 2, 8, .masked = WEIR_F32, .mask = SHAPE(2, 2, 1, 70), .causal = true, .window = 30);
     BOTH(1, 70, 300, 2, 8, .masked = WEIR_F32, .mask = SHAPE(1, 1, 70, 300), .group = 2);
+}
+
+/* ---- behind kept rows ---- */
+
+typedef struct kept_words { /* as kernels/attention/formula.h has them */
+    int64_t head_dim;
+    double scale;
+    int64_t window;
+} kept_words;
+
+typedef struct kept_case {
+    int64_t batch, rows, room, position, heads, head_dim, group, window;
+    weir_dtype masked;
+    weir_shape mask;
+} kept_case;
+#define KEPT(b, n, r, p, h, w, g, ...) (kept_case){.batch = (b), .rows = (n), .room = (r), .position = (p), .heads = (h), \
+                                                   .head_dim = (w), .group = (g), __VA_ARGS__}
+
+static heads kept_heads_of(const kernel_check *c)
+{
+    const kept_words *words = c->attrs;
+    const int64_t *q = c->in[0].shape.dim, *keys = c->in[3].shape.dim;
+    const bool masked = c->op == &op_attention_kept_masked;
+    return (heads){.batch = q[0], .heads = q[2] / words->head_dim, .group = q[2] / keys[2], .seq = q[1], .keys = keys[1], .dim = q[2],
+                   .kv_dim = keys[2], .head_dim = words->head_dim, .window = masked ? words->window : 0,
+                   .position = (int64_t)kernel_at(&c->in[5], 0), .causal = true, .scale = words->scale,
+                   .mask = c->in_count > 6 ? &c->in[6] : NULL};
+}
+
+/* Key (which = 1) or value (2) j of head g: kept, or new from the position on. */
+static double seen_at(const kernel_check *c, const heads *h, int which, int64_t g, int64_t j, int64_t i)
+{
+    if (j < h->position)
+        return key_at(h, &c->in[2 + which], g, j, i);
+    const heads new = {.heads = h->heads, .keys = h->seq, .kv_dim = h->kv_dim, .group = h->group, .head_dim = h->head_dim};
+    return key_at(&new, &c->in[which], g, j - h->position, i);
+}
+
+static void reference_kept(const kernel_check *c, int out, double *want)
+{
+    const heads h = kept_heads_of(c);
+    double *p = calloc((size_t)h.keys, sizeof *p);
+    (void)out;
+    for (int64_t g = 0; g < h.batch * h.heads; g++)
+        for (int64_t i = 0; i < h.seq; i++) {
+            const int64_t seen = h.position + i + 1, at = (g / h.heads * h.seq + i) * h.dim + g % h.heads * h.head_dim;
+            double total = 0;
+            for (int64_t j = 0; j < seen; j++) {
+                p[j] = bias_at(&h, g, i, j);
+                for (int64_t l = 0; l < h.head_dim; l++)
+                    p[j] += h.scale * head_at(&h, &c->in[0], h.seq, g, i, l) * seen_at(c, &h, 1, g, j, l);
+                total += p[j] = exp(p[j]);
+            }
+            for (int64_t l = 0; l < h.head_dim; l++)
+                for (int64_t j = 0; j < seen && total > 0; j++)
+                    want[at + l] += p[j] / total * seen_at(c, &h, 2, g, j, l);
+        }
+    free(p);
+}
+
+static kernel_check kept_new(const kept_case *at, const kept_words *words)
+{
+    const int64_t dim = at->heads * at->head_dim;
+    kernel_check c = kernel_check_new(at->window || at->masked ? &op_attention_kept_masked : &op_attention_kept, words, SEED);
+    for (int i = 0; i < 5; i++)
+        kernel_check_in(&c, WEIR_F32, SHAPE(at->batch, i < 3 ? at->rows : at->room, i ? dim / at->group : dim));
+    kernel_set(kernel_check_in(&c, WEIR_I32, SHAPE()), 0, (double)at->position);
+    if (at->masked) {
+        const attention_case like = {.keys = at->room, .masked = at->masked, .mask = at->mask};
+        add_mask(&c, &like);
+    }
+    return c;
+}
+
+static void check_kept(kept_case at)
+{
+    const kept_words words = {at.head_dim, 1 / sqrt((double)at.head_dim), at.window};
+    kernel_check c = kept_new(&at, &words);
+    run_all_ways(&c, 1e-4);
+    kernel_check_near(&c, 0, reference_kept, 2e-5);
+    kernel_check_free(&c);
+}
+
+Test(attention_kept, takes_groups_of_heads_windows_and_masks, .timeout = 60)
+{
+    check_kept(KEPT(2, 3, 9, 6, 6, 4, 3));
+    check_kept(KEPT(2, 3, 9, 0, 4, 4, 4));
+    check_kept(KEPT(1, 20, 300, 277, 4, 33, 2));
+    check_kept(KEPT(2, 3, 9, 5, 2, 4, 1, .window = 2));
+    check_kept(KEPT(2, 5, 90, 70, 4, 16, 2, .window = 40));
+    check_kept(KEPT(2, 3, 9, 5, 2, 4, 1, .masked = WEIR_U8, .mask = SHAPE(2, 9)));
+    check_kept(KEPT(2, 3, 9, 5, 4, 4, 2, .masked = WEIR_U8, .mask = SHAPE(2, 4, 3, 9), .window = 4));
+    check_kept(KEPT(2, 3, 90, 80, 4, 4, 2, .masked = WEIR_F32, .mask = SHAPE(1, 4, 1, 90)));
+}
+
+/* One head after the other, with the heads of a group apart, is the same. */
+Test(attention_kept, a_head_of_a_group_has_the_bits_that_it_has_by_itself, .timeout = 60)
+{
+    enum { ROWS = 3, ROOM = 150, WIDTH = 20, GROUP = 3 };
+    const kept_words words = {WIDTH, 0.3, 0};
+    const kept_case shared = KEPT(1, ROWS, ROOM, 140, GROUP, WIDTH, GROUP), lone = KEPT(1, ROWS, ROOM, 140, 1, WIDTH, 1);
+    kernel_check all = kept_new(&shared, &words);
+    kernel_check_run(&all);
+    for (int64_t head = 0; head < GROUP; head++) {
+        kernel_check one = kept_new(&lone, &words);
+        for (int i = 1; i < 5; i++)
+            memcpy(one.in[i].data, all.in[i].data, (size_t)weir_shape_count(&one.in[i].shape) * sizeof(float));
+        for (int64_t i = 0; i < ROWS * WIDTH; i++)
+            kernel_set(&one.in[0], i, kernel_at(&all.in[0], (i / WIDTH * GROUP + head) * WIDTH + i % WIDTH));
+        kernel_check_run(&one);
+        for (int64_t i = 0; i < ROWS * WIDTH; i++)
+            cr_assert_eq(kernel_at(&one.out[0], i), kernel_at(&all.out[0], (i / WIDTH * GROUP + head) * WIDTH + i % WIDTH));
+        kernel_check_free(&one);
+    }
+    kernel_check_free(&all);
 }
 
 Test(attention, refuses_shapes_that_do_not_fit, .timeout = 120)
