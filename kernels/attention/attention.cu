@@ -13,15 +13,14 @@ DEVICE void softmax_tile(const attention_sizes &z, int64_t mask, int query, int 
                          float (&most)[B / SIDE], float (&total)[B / SIDE], float (&o)[B / SIDE][D / SIDE])
 {
     enum { R = B / SIDE };
+    const float scale = tile_hide(z, mask, query, key, s);
     UNROLL
     for (int i = 0; i < R; i++) {
-        const int row = query + tile_row() * R + i, seen = seen_by(z, row, key);
+        const int seen = seen_by(z, query + tile_row() * R + i, key);
         float largest = -INFINITY, sum = 0;
         UNROLL
         for (int j = 0; j < R; j++) {
-            s[i][j] = tile_lane() + SIDE * j < seen ? s[i][j] * z.scale : -INFINITY;
-            if (z.hides && row < z.seq && tile_lane() + SIDE * j < seen)
-                s[i][j] = shown_score(z, mask, row, key + tile_lane() + SIDE * j, s[i][j]);
+            s[i][j] = tile_lane() + SIDE * j < seen ? s[i][j] * scale : -INFINITY;
             largest = s[i][j] > largest ? s[i][j] : largest;
         }
         largest = lanes_max(largest);

@@ -25,19 +25,29 @@ struct row_state {
     float most[2], total[2];
 };
 
-/* A lane's score in a tile, in powers of two, of a row that might see the column: with the window and the mask. */
-DEVICE float cores_shown(const attention_sizes &z, int64_t mask, int query, int key, float score)
+/* Scales a lane's scores of a tile and hides some, as tile_hide() does. Its first query and key are these. across: rows are keys. */
+template <bool ACROSS, int N>
+DEVICE float cores_hide(const attention_sizes &z, int64_t mask, int query, int key, tile_c (&s)[N])
 {
-    return query < z.seq ? shown_score(z, mask, query, key, score * LN_2) * LOG2_E : score;
+    if (!z.hides)
+        return z.scale;
+    UNROLL
+    for (int n = 0; n < 4 * N; n++) {
+        const int row = n % 4 / 2 * 8, column = n / 4 * 8 + n % 2;
+        float &x = s[n / 4].r[n % 4];
+        x = shown_score(z, mask, query + (ACROSS ? column : row), key + (ACROSS ? row : column), x);
+    }
+    return 1;
 }
 
 /* Scores to 2^(score - most); what was summed under an older maximum is brought to the same scale. Row i of a lane, query
  * own + 8 i, sees `seen[i]` columns of the tile, which begins at `key`. */
 template <int D, int N>
-DEVICE void cores_softmax(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2], float scale,
-                          tile_c (&s)[N], row_state &row, tile_c (&o)[D / 8])
+DEVICE void cores_softmax(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2], tile_c (&s)[N],
+                          row_state &row, tile_c (&o)[D / 8])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<false>(z, mask, own, key + column, s) * LOG2_E;
     UNROLL
     for (int i = 0; i < 2; i++) {
         float largest = row.most[i], sum = 0;
@@ -45,8 +55,6 @@ DEVICE void cores_softmax(const attention_sizes &z, int64_t mask, int own, int k
         for (int n = 0; n < 2 * N; n++) {
             float &x = s[n / 2].r[2 * i + n % 2];
             x = n / 2 * 8 + column + n % 2 < seen[i] ? x * scale : -INFINITY;
-            if (z.hides && n / 2 * 8 + column + n % 2 < seen[i])
-                x = cores_shown(z, mask, own + 8 * i, key + n / 2 * 8 + column + n % 2, x);
             largest = x > largest ? x : largest;
         }
         largest = quad_max(largest);
@@ -108,7 +116,7 @@ KERNEL_OF(attention_cores, CORES_THREADS)(attention_sizes z, const T *q, const T
         BARRIER();
         const int seen[2] = {seen_by(z, own, key), seen_by(z, own + 8, key)};
         cores_scores<T, D>(queries, keys, s);
-        cores_softmax<D>(z, mask, own, key, seen, z.scale * LOG2_E, s, row, o);
+        cores_softmax<D>(z, mask, own, key, seen, s, row, o);
         cores_add<T, D>(s, values, o);
     }
     cores_end<D>(z, head_of(out, z, head, z.seq), query, row, o, lse + head * z.seq);
@@ -139,20 +147,19 @@ template <class T> struct cores_grads {
 
 /* From scores and dP: P and dS, in their places. A lane's row i, query own + 8 i, sees `seen[i]` columns from `key` on. */
 template <int N>
-DEVICE void cores_softmax_grad(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2], const float (&shift)[2], const float (&off)[2], float scale, tile_c (&p)[N],
+DEVICE void cores_softmax_grad(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2],
+                               const float (&shift)[2], const float (&off)[2], tile_c (&p)[N],
                                tile_c (&ds)[N])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<false>(z, mask, own, key + column, p);
     UNROLL
     for (int n = 0; n < 4 * N; n++) {
         const int i = n % 4 / 2;
         float &x = p[n / 4].r[n % 4], &d = ds[n / 4].r[n % 4];
         const bool sees = n / 4 * 8 + column + n % 2 < seen[i];
-        float score = scale * x;
-        if (z.hides && sees && own + 8 * i < z.seq)
-            score = shown_score(z, mask, own + 8 * i, key + n / 4 * 8 + column + n % 2, score);
-        x = sees ? exp2f((score - shift[i]) * LOG2_E) : 0;
-        d = sees ? scale * x * (d - off[i]) : 0;
+        x = sees ? exp2f((scale * x - shift[i]) * LOG2_E) : 0;
+        d = sees ? z.scale * x * (d - off[i]) : 0;
     }
 }
 
@@ -196,7 +203,7 @@ template <class T, int D> KERNEL_OF(cores_dq, CORES_THREADS)(attention_sizes z, 
         const int seen[2] = {seen_by(z, own, key), seen_by(z, own + 8, key)};
         cores_scores<T, D>(q_rows, keys, p);
         cores_scores<T, D>(dout_rows, values, ds);
-        cores_softmax_grad(z, mask, own, key, seen, shift, off, z.scale, p, ds);
+        cores_softmax_grad(z, mask, own, key, seen, shift, off, p, ds);
         cores_add<T, D>(ds, keys, dq);
     }
     cores_store<D>(head_of(g.dq, z, head, z.seq), query, dq);
@@ -208,15 +215,13 @@ DEVICE void cores_softmax_grad_across(const attention_sizes &z, int64_t mask, in
                                       tile_c (&p)[N], tile_c (&ds)[N])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<true>(z, mask, query + column, key, p);
     UNROLL
     for (int n = 0; n < 4 * N; n++) {
         const int c = n / 4 * 8 + column + n % 2, row = key + n % 4 / 2 * 8;
         float &x = p[n / 4].r[n % 4], &d = ds[n / 4].r[n % 4];
         const bool sees = query + c < z.seq && row < seen_by(z, query + c, 0);
-        float score = z.scale * x;
-        if (z.hides && sees)
-            score = shown_score(z, mask, query + c, row, score);
-        x = sees ? exp2f((score - shift[c]) * LOG2_E) : 0;
+        x = sees ? exp2f((scale * x - shift[c]) * LOG2_E) : 0;
         d = sees ? z.scale * x * (d - off[c]) : 0;
     }
 }

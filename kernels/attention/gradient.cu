@@ -39,6 +39,7 @@ DEVICE void softmax_grad_tile(const attention_sizes &z, int64_t mask, int query,
                               float (&p)[B / SIDE][B / SIDE], float (&ds)[B / SIDE][B / SIDE])
 {
     enum { R = B / SIDE };
+    const float scale = tile_hide(z, mask, query, key, p);
     UNROLL
     for (int i = 0; i < R; i++) {
         const int row = query + tile_row() * R + i;
@@ -47,10 +48,7 @@ DEVICE void softmax_grad_tile(const attention_sizes &z, int64_t mask, int query,
         UNROLL
         for (int j = 0; j < R; j++) {
             const bool sees = tile_lane() + SIDE * j < seen;
-            float score = z.scale * p[i][j];
-            if (z.hides && sees)
-                score = shown_score(z, mask, row, key + tile_lane() + SIDE * j, score);
-            p[i][j] = sees ? fast_exp(score - shift) : 0;
+            p[i][j] = sees ? fast_exp(scale * p[i][j] - shift) : 0;
             ds[i][j] = sees ? z.scale * p[i][j] * (ds[i][j] - off) : 0;
         }
     }

@@ -43,7 +43,7 @@ DEVICE float column_add(const float *weights, int64_t first, int64_t end, const 
 }
 
 template <class T, class K>
-KERNEL_OF(kept_row, KEPT_THREADS)(refusals say, kept_sizes z, const T *q, const T *k, const T *v, const K *keys,
+KERNEL_OF(kept_row, KEPT_THREADS, 1)(refusals say, kept_sizes z, const T *q, const T *k, const T *v, const K *keys,
                                   const K *values, const int32_t *positions, T *out)
 {
     SHARED(float, part, WARP);

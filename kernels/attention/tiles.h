@@ -6,7 +6,8 @@
  * kernel; what is beyond the head's columns, or its rows, is 0. Half operands become f32 as they are loaded; all sums are
  * f32, in the order of the rows or columns that are summed over. Header-only; for nvcc and the emulator.
  *
- * A score that a window or a mask hides is -infinity (shown_score). The largest score of a row that has seen none is that as well,
+ * A score that a window or a mask hides is -infinity: scores are scaled and hidden in a pass of their own (tile_hide), so a call
+ * without either has no branch for each score. The largest score of a row that has seen none is that as well,
  * so 0 is subtracted in its place (softmax_shift). The result and the log-sum-exp of a row that sees no key are 0.
  */
 #ifndef KERNELS_ATTENTION_TILES_H
@@ -293,15 +294,30 @@ DEVICE int64_t mask_of_head(const attention_sizes &z, int64_t index)
     return z.mask.at ? mask_row(&z.mask, index / z.heads, index % z.heads, 0) : 0;
 }
 
-/* The scaled score of a key that the query might see; `mask`: where the head's rows begin there. */
+/* The scaled score of a query and a key, as far as there are such; `mask`: where the head's rows begin there. */
 DEVICE float shown_score(const attention_sizes &z, int64_t mask, int query, int key, float score)
 {
+    score *= z.scale;
     if (z.window && key < key_from(z.window, query))
         return -INFINITY;
-    if (!z.mask.at)
+    if (!z.mask.at || query >= z.seq || key >= z.keys)
         return score;
     const int64_t at = mask + query * z.mask.row + key;
     return !z.mask.bytes ? score + ((const float *)z.mask.at)[at] : ((const uint8_t *)z.mask.at)[at] ? score : -INFINITY;
+}
+
+/* Scales the scores of a tile and hides those that a window or a mask hides. Returns what is left to scale them by. */
+template <int R> DEVICE float tile_hide(const attention_sizes &z, int64_t mask, int query, int key, float (&s)[R][R])
+{
+    if (!z.hides)
+        return z.scale;
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int j = 0; j < R; j++)
+            s[i][j] = shown_score(z, mask, query + tile_row() * R + i, key + tile_lane() + SIDE * j, s[i][j]);
+    }
+    return 1;
 }
 
 DEVICE float softmax_shift(const attention_sizes &z, float most)
