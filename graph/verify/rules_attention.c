@@ -286,11 +286,11 @@ static double frequency_of(const rule_call *call, int64_t pair, int64_t columns)
 /* The position of a row of a sequence. */
 static field_value row_position(const rule_call *call, int64_t batch, int64_t row)
 {
-    const rule_array *x = &call->in[0], *given = call->in_count > 1 ? &call->in[1] : NULL;
-    if (given && given->rank == 2)
-        return field_still(given->at[batch * x->shape[1] + row]);
+    const rule_array *x = call->in;
+    if (call->in_count > 1 && x[1].rank == 2)
+        return field_still(x[1].at[batch * x->shape[1] + row]);
     const field_value own = field_int(x->start[1] + row);
-    return given ? field_add(field_still(given->at[0]), own) : own;
+    return call->in_count > 1 ? field_add(field_still(x[1].at[0]), own) : own;
 }
 
 /* Turns the pairs of columns of all heads of a row by their angles. */

@@ -58,10 +58,10 @@ FORMULA int64_t mask_row(const struct attention_mask *mask, int64_t batch, int64
     return batch * mask->batch + head * mask->head + row * mask->row;
 }
 
-/* Heads of queries that share a head of keys and values; 0 where there are none. */
+/* Heads of queries that share a head of keys and values; 1 where there are none. */
 FORMULA int64_t group_of(int64_t q_dim, int64_t k_dim)
 {
-    return k_dim ? q_dim / k_dim : 0;
+    return k_dim && q_dim > k_dim ? q_dim / k_dim : 1;
 }
 
 /* The first key that a row sees. */

@@ -149,7 +149,7 @@ static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
     const int64_t rows = args->in[0].shape.dim[1], room = args->in[3].shape.dim[1];
     const int64_t head_dim = ((const struct kept_attrs *)args->attrs)->head_dim;
     const int64_t group = group_of(args->in[0].shape.dim[2], args->in[1].shape.dim[2]);
-    const int64_t width = group ? head_dim : 0; /* a shard without heads says nothing of their size */
+    const int64_t width = args->in[0].shape.dim[2] ? head_dim : 0; /* a shard without heads says nothing of their size */
     const int64_t wide = dtype_half(args->in[0].dtype) ? (group + 2) * rows + group : 0;
     const int64_t kept = dtype_half(args->in[3].dtype) ? 2 * room : 0;
     const int64_t weights = group > 1 ? (room + 1) * group : room;
@@ -285,7 +285,7 @@ static void group_row(const kept_call *call, const kept_group *group, int64_t ro
     const int64_t old = from < kept ? from : kept, new = from - old, seen = kept - old, count = kept + row + 1 - from;
     const int64_t at = group->first + row * call->dim;
     const float *q = group->q.at + row * group->q.apart;
-    float *weights = call->weights, *out = real_out(group->out, at, group->row), one;
+    float *weights = call->weights, *out = real_out(group->out, at, group->row), one = 0;
     float *share = call->group > 1 ? weights + call->group * call->room : &one;
     group_scores(call, q, group->keys, old, kept, weights);
     group_scores(call, q, group->k, new, row + 1, weights + seen);

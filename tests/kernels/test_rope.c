@@ -132,6 +132,28 @@ Test(rope, rounds_halves_once, .timeout = 60)
     TURN(2, 5, 3, 10, .rotary_dim = 6, .dtype = WEIR_F16, .interleaved = true, .positions = FROM_EACH);
 }
 
+/* So rows that are written one by one are those of a whole text. */
+Test(rope, gives_a_row_the_bits_of_its_position, .timeout = 60)
+{
+    enum { ROWS = 9, DIM = 24, FIRST = 70 };
+    const struct { int64_t sizes[5]; double base[4]; } words = {{12, 12, 0, 0, 64}, {100, 8, 1, 4}};
+    kernel_check all = kernel_check_new(&op_rope, &words, SEED);
+    kernel_check_in(&all, WEIR_F32, SHAPE(1, ROWS, DIM));
+    kernel_set(kernel_check_in(&all, WEIR_I32, SHAPE(1)), 0, FIRST);
+    kernel_check_run(&all);
+    for (int row = 0; row < ROWS; row++)
+        for (int each = 0; each < 2; each++) {
+            kernel_check one = kernel_check_new(&op_rope, &words, SEED);
+            const weir_view *x = kernel_check_in(&one, WEIR_F32, SHAPE(1, 1, DIM));
+            memcpy(x->data, (float *)all.in[0].data + row * DIM, DIM * sizeof(float));
+            kernel_set(kernel_check_in(&one, WEIR_I32, each ? SHAPE(1, 1) : SHAPE(1)), 0, FIRST + row);
+            kernel_check_run(&one);
+            cr_expect_eq(memcmp(one.out[0].data, (float *)all.out[0].data + row * DIM, DIM * sizeof(float)), 0, "row %d", row);
+            kernel_check_free(&one);
+        }
+    kernel_check_free(&all);
+}
+
 Test(rope, refuses_shapes_that_do_not_fit)
 {
     word attrs[9] = {{0}};
