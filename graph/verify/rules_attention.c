@@ -45,6 +45,8 @@ static bool attention_sizes_of(const rule_call *call, const rule_array *q, const
         return rule_refuse(call, "the shapes of queries, keys and values do not fit each other");
     if (width < 1 || q->shape[2] % width || k->shape[2] % width)
         return rule_refuse(call, "rows of %lld columns: must consist of heads of %lld", (long long)q->shape[2], (long long)width);
+    if (rule_int(call, "window", 0) < 0)
+        return rule_refuse(call, "a window of %lld", (long long)rule_int(call, "window", 0));
     if (k->shape[2] ? q->shape[2] % k->shape[2] != 0 : q->shape[2] != 0)
         return rule_refuse(call, "the heads of keys do not divide those of queries");
     *a = (attention_sizes){
