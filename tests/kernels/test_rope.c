@@ -1,6 +1,7 @@
 /* test_rope.c: rotary positions against plain loops in double, whose frequencies are scaled by wavelengths, as Hugging Face's are. */
 #include "kernels/common/ops.h"
 #include "tests/kernels/by_name.h"
+#include "tests/support/run.h"
 
 #include <math.h>
 
@@ -152,6 +153,33 @@ Test(rope, gives_a_row_the_bits_of_its_position, .timeout = 60)
             kernel_check_free(&one);
         }
     kernel_check_free(&all);
+}
+
+/* Llama's attention: groups of heads, a window, a mask. The last rows behind kept ones are those of the whole text. */
+Test(rope, rows_behind_kept_ones_are_those_of_the_whole_text, .timeout = 60)
+{
+    enum { FIRST = 5, ROWS = 3 };
+    weir_graph *g = weir_graph_new("llama");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *x = weir_param(g, WEIR_F32, {2, FIRST + ROWS, 24}, .name = "x", .init = WEIR_NORMAL(1));
+    weir_tensor *ids = weir_input(g, WEIR_I32, {2, FIRST + ROWS}, .name = "ids"), *mask = weir_greater(ids, weir_constant(g, WEIR_I32, {1}));
+    weir_tensor *at = weir_constant(g, WEIR_I32, {1}, .value = FIRST), *v = weir_linear(x, 12, .name = "v");
+    weir_tensor *q = weir_linear(x, 24, .name = "q"), *k = weir_linear(x, 12, .name = "k"), *keys = weir_rope(k, NULL, .heads = 3);
+    weir_tensor *whole = weir_attention(weir_rope(q, NULL, .heads = 6), keys, v, .heads = 6, .kv_heads = 3, .causal = true, .window = 4,
+                                        .mask = mask);
+    weir_tensor *new_q = weir_rope(weir_slice(q, 1, FIRST, ROWS), at, .heads = 6);
+    weir_tensor *new_k = weir_rope(weir_slice(k, 1, FIRST, ROWS), at, .heads = 3), *new_v = weir_slice(v, 1, FIRST, ROWS);
+    weir_tensor *rows = weir_attention_kept(new_q, new_k, new_v, keys, v, at, .heads = 6, .kv_heads = 3, .window = 4, .mask = mask);
+    weir_fetch(weir_max(weir_abs(weir_sub(rows, weir_slice(whole, 1, FIRST, ROWS)))), .name = "apart");
+    weir_fetch(weir_max(weir_abs(rows)), .name = "most");
+    weir_plan *plan = run_compile(g, (weir_compile_opts){.size = sizeof(weir_compile_opts), .src = WEIR_HERE});
+    run r = run_plan(plan, 3, 2);
+    for (int step = 0; step < 3; step++) {
+        cr_expect_lt(run_find(&r, "apart")->value[step], 1e-5);
+        cr_expect_gt(run_find(&r, "most")->value[step], 0.1);
+    }
+    run_free(&r);
+    weir_plan_free(plan);
 }
 
 Test(rope, refuses_shapes_that_do_not_fit)
