@@ -63,7 +63,10 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_resize(weir_pad(x, .before = {1, 2}, .after = {0, 1}, .mode = WEIR_PAD_EDGE), {4, 8}, .mode = WEIR_RESIZE_LINEAR);
     x = weir_mul(weir_min(x, .axes = {0}, .axis_count = 1), weir_prod(x));
     x = weir_embedding_with(weir_argmin(x), weir_cast(weir_argmax(x, .name = "most", .axis = 0, .keep = true), WEIR_F32));
-    x = weir_attention(x, x, x, .heads = 2, .causal = true);
+    x = weir_rope(x, NOTHING, .heads = 2, .base = 500000, .scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
+                  .original_max_position = 8192});
+    x = weir_attention(x, x, x, .heads = 4, .causal = true, .kv_heads = 2, .window = 8, .mask = w);
+    x = weir_attention_kept(x, x, x, w, w, h, .heads = 4, .kv_heads = 2, .window = 8, .mask = w);
     x = weir_layernorm(weir_embedding(x, 3, 4, .weight = {WEIR_S(0)}), .eps = WEIR_ZERO);
     x = weir_batchnorm(weir_batchnorm(x), .eps = WEIR_ZERO, .momentum = 0.2);
     x = weir_unbatch(weir_batch(weir_dropout(weir_cast(x, WEIR_F32), 0.1), 2));

@@ -300,6 +300,9 @@ MISTAKE(a_slice_of_no_dimension, "@: slice: axis 5 is not one of the 2 dimension
         HERE weir_slice(matrix("a", 4, 6), 5, 0, 1))
 MISTAKE(a_concat_of_others, "@: concat: f32 [4, 6] and f32 [5, 5] differ beside dimension 0",
         HERE weir_concat(0, {matrix("a", 4, 6), matrix("b", 5, 5)}))
+MISTAKE(a_position_of_other_rows, "@: rope: the position has shape [4]; it needs one element, or the batch and seq of x, [1, 4]",
+        weir_tensor *x = weir_input(g, WEIR_F32, {1, 4, 8}, .name = "x"), *at = weir_input(g, WEIR_I32, {4}, .name = "at");
+        HERE weir_rope(x, at, .heads = 2))
 MISTAKE(heads_that_do_not_divide, "@: attention: 3 heads do not divide dim 8",
         weir_tensor *x = weir_input(g, WEIR_F32, {1, 4, 8}, .name = "x"); HERE weir_attention(x, x, x, .heads = 3))
 MISTAKE(a_layer_of_a_vector, "@: linear: x has 1 dimensions; it needs two or more",

@@ -120,13 +120,13 @@ void emit_set_text(onnx_exporter *ex, const char *name, const char *value)
 }
 
 /* A TensorProto without its name. */
-static struct proto_out tensor_of(weir_dtype dtype, const weir_shape *shape, const void *data)
+static struct proto_out tensor_of(int type, const weir_shape *shape, const void *data)
 {
     struct proto_out t = {0};
     for (int d = 0; d < shape->rank; d++)
         proto_put_number(&t, TENSOR_DIMS, shape->dim[d]);
-    proto_put_number(&t, TENSOR_TYPE, export_type(dtype));
-    proto_put_bytes(&t, TENSOR_RAW, data, (size_t)weir_shape_count(shape) * weir_dtype_bytes(dtype));
+    proto_put_number(&t, TENSOR_TYPE, type);
+    proto_put_bytes(&t, TENSOR_RAW, data, (size_t)weir_shape_count(shape) * onnx_type_bytes(type));
     return t;
 }
 
@@ -135,7 +135,7 @@ void emit_set_scalar(onnx_exporter *ex, const char *name, weir_dtype dtype, doub
     struct proto_out a = attribute(name, TYPE_TENSOR);
     int64_t element = 0; /* of any dtype */
     dtype_set(dtype, &element, 0, value);
-    struct proto_out t = tensor_of(dtype, &(weir_shape){1, {1}}, &element);
+    struct proto_out t = tensor_of(export_type(dtype), &(weir_shape){1, {1}}, &element);
     proto_put_message(&a, ATTRIBUTE_T, &t);
     proto_put_message(&ex->making, NODE_ATTRIBUTE, &a);
 }
@@ -168,9 +168,9 @@ const char *emit_end(onnx_exporter *ex, const char *out)
 
 /* ---- constants ---- */
 
-static const char *constant(onnx_exporter *ex, weir_dtype dtype, const weir_shape *shape, const void *data)
+static const char *constant(onnx_exporter *ex, int type, const weir_shape *shape, const void *data)
 {
-    struct proto_out t = tensor_of(dtype, shape, data);
+    struct proto_out t = tensor_of(type, shape, data);
     const char *name = fresh(ex, "constant");
     if (name)
         proto_put_text(&t, TENSOR_NAME, name);
@@ -182,12 +182,12 @@ const char *emit_number(onnx_exporter *ex, weir_dtype dtype, double value)
 {
     int64_t element = 0;
     dtype_set(dtype, &element, 0, value);
-    return constant(ex, dtype, &(weir_shape){.rank = 0}, &element);
+    return constant(ex, export_type(dtype), &(weir_shape){.rank = 0}, &element);
 }
 
 const char *emit_ints(onnx_exporter *ex, const int64_t *value, int count)
 {
-    return constant(ex, WEIR_I64, &(weir_shape){1, {count}}, value);
+    return constant(ex, ONNX_INT64, &(weir_shape){1, {count}}, value);
 }
 
 const char *emit_reals(onnx_exporter *ex, const double *value, int count)
@@ -195,7 +195,17 @@ const char *emit_reals(onnx_exporter *ex, const double *value, int count)
     float data[WEIR_DIMS_MAX];
     for (int i = 0; i < count; i++)
         data[i] = (float)value[i];
-    return constant(ex, WEIR_F32, &(weir_shape){1, {count}}, data);
+    return emit_f32(ex, &(weir_shape){1, {count}}, data);
+}
+
+const char *emit_f32(onnx_exporter *ex, const weir_shape *shape, const float *data)
+{
+    return constant(ex, ONNX_FLOAT, shape, data);
+}
+
+const char *emit_f64(onnx_exporter *ex, const weir_shape *shape, const double *data)
+{
+    return constant(ex, ONNX_DOUBLE, shape, data);
 }
 
 const char *emit_range(onnx_exporter *ex, weir_dtype dtype, const weir_shape *shape, double start, double step)
@@ -204,7 +214,7 @@ const char *emit_range(onnx_exporter *ex, weir_dtype dtype, const weir_shape *sh
     void *data = pool_alloc(&ex->pool, (size_t)count * weir_dtype_bytes(dtype));
     for (int64_t i = 0; data && i < count; i++)
         dtype_set(dtype, data, i, start + step * (double)i);
-    return data ? constant(ex, dtype, shape, data) : (export_no_memory(ex), "");
+    return data ? constant(ex, export_type(dtype), shape, data) : (export_no_memory(ex), "");
 }
 
 /* ---- often used ---- */

@@ -115,6 +115,8 @@ void emit_end_two(onnx_exporter *ex, const char *first, const char *second);
 const char *emit_number(onnx_exporter *ex, weir_dtype dtype, double value); /* a scalar */
 const char *emit_ints(onnx_exporter *ex, const int64_t *value, int count);  /* i64 [count] */
 const char *emit_reals(onnx_exporter *ex, const double *value, int count);  /* f32 [count], at most WEIR_DIMS_MAX */
+const char *emit_f32(onnx_exporter *ex, const weir_shape *shape, const float *data);
+const char *emit_f64(onnx_exporter *ex, const weir_shape *shape, const double *data);
 /* start + step i, of the shape, which has one dimension that is not 1. */
 const char *emit_range(onnx_exporter *ex, weir_dtype dtype, const weir_shape *shape, double start, double step);
 
@@ -129,13 +131,17 @@ const char *emit_reduce(onnx_exporter *ex, const char *out, const char *op, cons
 /* x times, or plus, a number. */
 const char *emit_by_number(onnx_exporter *ex, const char *out, const char *op, const char *x, weir_dtype dtype, double value);
 
+/* Input i, in f32; and output 0 is y, which is f32, in its own dtype. */
+const char *emit_in_f32(onnx_exporter *ex, int i);
+bool emit_out_f32(onnx_exporter *ex, const char *y);
+
 /* ---- ops, for emit_table.c ---- */
 
 #define EMIT_LIST(X)                                                                                                     \
     X(alias) X(function) X(pair) X(test) X(logical) X(add_many) X(affine) X(cast) X(where) X(masked) X(clip) X(gelu)     \
     X(silu) X(gelu_erf) X(reduce) X(sum_to) X(softmax) X(argmax) X(reshape) X(expand) X(transpose) X(slice)              \
     X(slice_step) X(pad) X(concat) X(append) X(constant) X(range) X(gather) X(gather_nd) X(resize) X(cumsum)             \
-    X(top_k) X(matmul) X(linear) X(conv) X(pool) X(layernorm) X(rmsnorm) X(attention) X(attention_kept) X(embedding)     \
+    X(top_k) X(matmul) X(linear) X(conv) X(pool) X(layernorm) X(rmsnorm) X(attention) X(attention_kept) X(rope) X(embedding)     \
     X(cross_entropy) X(label_count) X(class_lse) X(class_loss)
 #define X(name) bool emit_op_##name(onnx_exporter *ex, const char **why);
 EMIT_LIST(X)

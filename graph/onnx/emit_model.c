@@ -1,4 +1,4 @@
-/* graph/onnx/emit_model.c: products, convolutions, norms, attention and losses, as nodes of an ONNX file. */
+/* graph/onnx/emit_model.c: products, convolutions, norms and losses, as nodes of an ONNX file. */
 #include "graph/onnx/emit.h"
 
 #include "graph/base/base.h"
@@ -109,13 +109,12 @@ bool emit_op_pool(onnx_exporter *ex, const char **why)
 
 /* ---- norms: in f32, as their gain is ---- */
 
-static const char *in_f32(onnx_exporter *ex, int i)
+const char *emit_in_f32(onnx_exporter *ex, int i)
 {
     return emit_type(ex, i)->dtype == WEIR_F32 ? emit_in(ex, i) : emit_cast(ex, NULL, emit_in(ex, i), ONNX_FLOAT);
 }
 
-/* Output 0 is y, which is f32, in its dtype. */
-static bool from_f32(onnx_exporter *ex, const char *y)
+bool emit_out_f32(onnx_exporter *ex, const char *y)
 {
     return emit_cast(ex, emit_out(ex, 0), y, export_type(ex->node->out[0]->type.dtype));
 }
@@ -124,89 +123,23 @@ bool emit_op_layernorm(onnx_exporter *ex, const char **why)
 {
     const bool half = ex->node->out[0]->type.dtype != WEIR_F32;
     (void)why;
-    EMIT_BEGIN(ex, "LayerNormalization", in_f32(ex, 0), in_f32(ex, 1), in_f32(ex, 2));
+    EMIT_BEGIN(ex, "LayerNormalization", emit_in_f32(ex, 0), emit_in_f32(ex, 1), emit_in_f32(ex, 2));
     emit_set_int(ex, "axis", -1);
     emit_set_real(ex, "epsilon", emit_real(ex, "eps"));
     const char *y = emit_end(ex, half ? NULL : emit_out(ex, 0));
-    return half ? from_f32(ex, y) : true;
+    return half ? emit_out_f32(ex, y) : true;
 }
 
 bool emit_op_rmsnorm(onnx_exporter *ex, const char **why)
 {
-    const char *x = in_f32(ex, 0), *square = EMIT(ex, NULL, "Mul", x, x);
+    const char *x = emit_in_f32(ex, 0), *square = EMIT(ex, NULL, "Mul", x, x);
     const char *mean = emit_reduce(ex, NULL, "ReduceMean", square, emit_shape(ex, 0)->rank - 1, true);
     const char *root = EMIT(ex, NULL, "Sqrt", emit_by_number(ex, NULL, "Add", mean, WEIR_F32, emit_real(ex, "eps")));
     const char *y = EMIT(ex, NULL, "Div", x, root);
     (void)why;
     if (ex->node->out[0]->type.dtype == WEIR_F32)
-        return EMIT_OUT(ex, "Mul", y, in_f32(ex, 1));
-    return from_f32(ex, EMIT(ex, NULL, "Mul", y, in_f32(ex, 1)));
-}
-
-/* ---- attention ---- */
-
-/* [batch, rows, heads head_dim] as [batch, heads, rows, head_dim], or with the last two swapped. */
-static const char *by_head(onnx_exporter *ex, const char *x, const weir_shape *shape, int64_t head_dim, bool swap)
-{
-    const int64_t dim[4] = {shape->dim[0], shape->dim[1], shape->dim[2] / head_dim, head_dim};
-    return emit_transpose(ex, NULL, emit_reshape(ex, NULL, x, dim, 4), swap ? (int64_t[]){0, 2, 3, 1} : (int64_t[]){0, 2, 1, 3}, 4);
-}
-
-/* softmax(scale q k^T) v per head. `seen`: a bool [rows, keys], or NULL for all keys. */
-static bool attention(onnx_exporter *ex, const char *k, const char *v, const weir_shape *keys, const char *seen)
-{
-    const weir_shape *shape = emit_shape(ex, 0);
-    const weir_dtype dtype = emit_type(ex, 0)->dtype;
-    const int64_t head_dim = emit_int(ex, "head_dim", 0);
-    const char *q = by_head(ex, emit_in(ex, 0), shape, head_dim, false);
-    const char *scores = EMIT(ex, NULL, "MatMul", q, by_head(ex, k, keys, head_dim, true));
-    scores = emit_by_number(ex, NULL, "Mul", scores, dtype, emit_real(ex, "scale"));
-    if (seen)
-        scores = EMIT(ex, NULL, "Where", seen, scores, emit_number(ex, dtype, -INFINITY));
-    EMIT_BEGIN(ex, "Softmax", scores);
-    emit_set_int(ex, "axis", -1);
-    const char *y = EMIT(ex, NULL, "MatMul", emit_end(ex, NULL), by_head(ex, v, keys, head_dim, false));
-    y = emit_transpose(ex, NULL, y, (int64_t[]){0, 2, 1, 3}, 4);
-    return emit_reshape(ex, emit_out(ex, 0), y, shape->dim, shape->rank);
-}
-
-/* Row i sees the keys up to i + `position`, an i64 scalar, or up to i. */
-static const char *keys_up_to(onnx_exporter *ex, int64_t rows, int64_t keys, const char *position)
-{
-    const char *row = emit_range(ex, WEIR_I64, &(weir_shape){2, {rows, 1}}, 0, 1);
-    const char *key = emit_range(ex, WEIR_I64, &(weir_shape){2, {1, keys}}, 0, 1);
-    return EMIT(ex, NULL, "LessOrEqual", key, position ? EMIT(ex, NULL, "Add", row, position) : row);
-}
-
-bool emit_op_attention(onnx_exporter *ex, const char **why)
-{
-    const weir_shape *q = emit_shape(ex, 0), *k = emit_shape(ex, 1);
-    (void)why;
-    return attention(ex, emit_in(ex, 1), emit_in(ex, 2), k,
-                     emit_int(ex, "causal", 0) ? keys_up_to(ex, q->dim[1], k->dim[1], NULL) : NULL);
-}
-
-/* The rows of `kept` in front of the position, and then the new ones. */
-static const char *with_new(onnx_exporter *ex, int kept, int fresh, const char *position)
-{
-    const int64_t axis = 1, zero = 0;
-    const char *before = EMIT(ex, NULL, "Slice", emit_in(ex, kept), emit_ints(ex, &zero, 1), position, emit_ints(ex, &axis, 1));
-    EMIT_BEGIN(ex, "Concat", before, emit_in(ex, fresh));
-    emit_set_int(ex, "axis", 1);
-    return emit_end(ex, NULL);
-}
-
-/* position + n keys, so their number is data, which ONNX allows. */
-bool emit_op_attention_kept(onnx_exporter *ex, const char **why)
-{
-    const int64_t one = 1, n = emit_shape(ex, 0)->dim[1], room = emit_shape(ex, 3)->dim[1], zero = 0;
-    const weir_shape *q = emit_shape(ex, 0);
-    const char *at = emit_cast(ex, NULL, emit_reshape(ex, NULL, emit_in(ex, 5), &one, 1), ONNX_INT64);
-    const char *seen = keys_up_to(ex, n, room, at), *end = EMIT(ex, NULL, "Add", at, emit_ints(ex, &n, 1));
-    (void)why;
-    seen = EMIT(ex, NULL, "Slice", seen, emit_ints(ex, &zero, 1), end, emit_ints(ex, &one, 1));
-    const weir_shape keys = {3, {q->dim[0], -1, q->dim[2]}}; /* -1: as many as there are */
-    return attention(ex, with_new(ex, 3, 1, at), with_new(ex, 4, 2, at), &keys, seen);
+        return EMIT_OUT(ex, "Mul", y, emit_in_f32(ex, 1));
+    return emit_out_f32(ex, EMIT(ex, NULL, "Mul", y, emit_in_f32(ex, 1)));
 }
 
 /* ---- losses: rows whose label is ignored are left out ---- */
@@ -254,7 +187,7 @@ static bool mean_loss(onnx_exporter *ex, const char *lse, const char *logit, con
 bool emit_op_cross_entropy(onnx_exporter *ex, const char **why)
 {
     const weir_shape *shape = emit_shape(ex, 0);
-    const char *x = in_f32(ex, 0), *labels = emit_in(ex, 1), *left_out = ignored(ex, labels);
+    const char *x = emit_in_f32(ex, 0), *labels = emit_in(ex, 1), *left_out = ignored(ex, labels);
     (void)why;
     return mean_loss(ex, row_lse(ex, x, shape->rank), picked(ex, x, shape, labels, left_out), left_out,
                      weir_shape_count(emit_shape(ex, 1)), ex->node->in_count > 2 ? emit_in(ex, 2) : NULL);
@@ -277,7 +210,7 @@ bool emit_op_label_count(onnx_exporter *ex, const char **why)
 bool emit_op_class_lse(onnx_exporter *ex, const char **why)
 {
     const weir_shape *shape = emit_shape(ex, 0);
-    const char *x = in_f32(ex, 0), *labels = emit_in(ex, 1);
+    const char *x = emit_in_f32(ex, 0), *labels = emit_in(ex, 1);
     weir_shape grouped = ex->node->out[0]->type.shape;
     (void)why;
     if (grouped.rank == WEIR_DIMS_MAX)

@@ -20,6 +20,7 @@ static const struct bounding {
     {"class_lse_grad", 1, 0, -1, NOTHING},
     {"append", 2, 0, -2, 1},
     {"attention_kept", 5, 3, -2, 0},
+    {"attention_kept_masked", 5, 3, -2, 0},
 };
 
 static int64_t size_of(const weir_type *type, int dim)

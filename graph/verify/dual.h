@@ -174,6 +174,7 @@ dual_value dual_slope(uint64_t seed, const char *function, const dual_value *arg
 #define rules_conv dual_rules_conv
 #define rules_element dual_rules_element
 #define rules_reduce dual_rules_reduce
+#define rules_attention dual_rules_attention
 #define rules_model dual_rules_model
 #define rules_loss dual_rules_loss
 #define rules_update dual_rules_update

@@ -8,7 +8,7 @@
 #include "graph/base/locale.h"
 
 static const rule_entry *const tables[] = {rules_core, rules_product, rules_conv, rules_element, rules_reduce, rules_model, rules_loss,
-                                           rules_update, rules_index};
+                                           rules_update, rules_index, rules_attention};
 
 /* ---- an op without a rule ---- */
 

@@ -193,7 +193,8 @@ extern const rule_entry rules_product[]; /* products of matrices */
 extern const rule_entry rules_conv[];    /* convolutions and pools */
 extern const rule_entry rules_element[]; /* functions of elements, of pairs, choices */
 extern const rule_entry rules_reduce[];  /* sums, norms, softmax, random masks */
-extern const rule_entry rules_model[];   /* attention, embedding */
+extern const rule_entry rules_attention[]; /* attention, rotary positions */
+extern const rule_entry rules_model[];   /* embedding */
 extern const rule_entry rules_loss[];    /* losses */
 extern const rule_entry rules_update[];  /* optimizers */
 extern const rule_entry rules_index[];   /* constants, ranges, elements by index */

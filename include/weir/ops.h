@@ -341,16 +341,51 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
     weir_embedding_with_at(ids, weight, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, const weir_op_opts *opts);
 
+typedef struct weir_rope_scaling { /* of positions beyond those of a model's training */
+    double factor;                 /* each frequency is divided by it [1] */
+    double low_freq_factor;        /* Llama 3: only frequencies of fewer turns over the original positions are divided by it, */
+    double high_freq_factor;       /* those of more turns than this one stay, and those between lie between [0: all are divided] */
+    int64_t original_max_position; /* positions of the training; needed with the two factors */
+} weir_rope_scaling;
+typedef struct weir_rope_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    int heads;                 /* default 1; divides the last dimension */
+    int rotary_dim;            /* columns of each head that turn, the first ones; even [all] */
+    bool interleaved;          /* a pair is columns 2i and 2i + 1, rather than i and i + rotary_dim / 2 (Llama as Hugging Face has it) */
+    double base;               /* default 10000 */
+    weir_rope_scaling scaling; /* [none] */
+} weir_rope_opts;
+/* Rotary positions (Su et al. 2021): x [batch, seq, dim] -> the same shape. Each pair i of columns of each head turns by the angle
+ * position * base^(-2i / rotary_dim). `position` is i32: one element, the position of the first row of each sequence (as
+ * weir_attention_kept() takes it), or [batch, seq], the position of each row. NULL: rows count from 0. Any number is a position.
+ * The kernel computes angles in double.
+ *     q = weir_rope(q, NULL, .heads = 32, .base = 500000, .scaling = {.factor = 8, .low_freq_factor = 1,
+ *                   .high_freq_factor = 4, .original_max_position = 8192}); */
+#define weir_rope(x, position, ...) weir_rope_at(x, position, WEIR_OPTS(weir_rope_opts, __VA_ARGS__))
+weir_tensor *weir_rope_at(weir_tensor *x, weir_tensor *position, const weir_rope_opts *opts);
+
 typedef struct weir_attention_opts {
     size_t size;
     weir_src src;
     const char *name;
-    int heads;     /* default 1; divides the last dimension */
-    bool causal;   /* position i sees positions 0..i */
-    double scale;  /* default 1/sqrt(dim/heads) */
+    int heads;         /* default 1; divides the last dimension */
+    bool causal;       /* position i sees positions 0..i */
+    double scale;      /* default 1/sqrt(dim/heads) */
+    int kv_heads;      /* heads of k and v; divides .heads [.heads] */
+    int window;        /* position i sees positions i - window + 1..i; needs .causal [0: all of 0..i] */
+    weir_tensor *mask; /* u8 or f32, see below [NULL: none] */
 } weir_attention_opts;
 /* q [batch, seq, dim], k and v [batch, keys, dim] -> [batch, seq, dim]: softmax(scale q k^T) v per head, in blocks
- * (Dao et al. 2022): the matrix seq x keys never exists as a whole. */
+ * (Dao et al. 2022): the matrix seq x keys never exists as a whole.
+ *
+ * With fewer .kv_heads, k and v are [batch, keys, kv_heads * dim / heads], and heads / kv_heads neighbouring heads of q share a head
+ * of k and v (Ainslie et al. 2023): weir_attention(q, k, v, .heads = 9, .kv_heads = 3).
+ *
+ * A mask is [batch, keys], such as one that hides the padding of each sequence, or [batch, heads, seq, keys]; every dimension but
+ * keys may be 1. A key is hidden where a u8 mask is 0; an f32 mask is added to scale q k^T. A row that sees no key is 0. .causal and
+ * .window hold as well. No gradient flows through a mask. */
 #define weir_attention(q, k, v, ...) weir_attention_at(q, k, v, WEIR_OPTS(weir_attention_opts, __VA_ARGS__))
 weir_tensor *weir_attention_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, const weir_attention_opts *opts);
 
@@ -358,8 +393,11 @@ typedef struct weir_attention_kept_opts {
     size_t size;
     weir_src src;
     const char *name;
-    int heads;     /* default 1; divides the last dimension */
-    double scale;  /* default 1/sqrt(dim/heads) */
+    int heads;         /* default 1; divides the last dimension */
+    double scale;      /* default 1/sqrt(dim/heads) */
+    int kv_heads;      /* heads of k, v, keys and values, as for weir_attention() [.heads] */
+    int window;        /* a row at position i sees positions i - window + 1..i [0: all of 0..i] */
+    weir_tensor *mask; /* [batch, room] or [batch, heads, n, room], as for weir_attention(); key j is at position j [NULL: none] */
 } weir_attention_kept_opts;
 /* Causal attention with a cache: n new rows after the cached ones. q, k, v [batch, n, dim], keys and values (the cache)
  * [batch, room, dim], position i32 with one element -> [batch, n, dim]. New row i is at position + i; it sees the cached

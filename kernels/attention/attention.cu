@@ -9,25 +9,26 @@
 
 /* Scores to exp(score - most); what was summed under an older maximum is brought to the same scale. */
 template <int D, int B>
-DEVICE void softmax_tile(const attention_sizes &z, int query, int key, float (&s)[B / SIDE][B / SIDE],
+DEVICE void softmax_tile(const attention_sizes &z, int64_t mask, int query, int key, float (&s)[B / SIDE][B / SIDE],
                          float (&most)[B / SIDE], float (&total)[B / SIDE], float (&o)[B / SIDE][D / SIDE])
 {
     enum { R = B / SIDE };
+    const float scale = tile_hide(z, mask, query, key, s);
     UNROLL
     for (int i = 0; i < R; i++) {
         const int seen = seen_by(z, query + tile_row() * R + i, key);
         float largest = -INFINITY, sum = 0;
         UNROLL
         for (int j = 0; j < R; j++) {
-            s[i][j] = tile_lane() + SIDE * j < seen ? s[i][j] * z.scale : -INFINITY;
+            s[i][j] = tile_lane() + SIDE * j < seen ? s[i][j] * scale : -INFINITY;
             largest = s[i][j] > largest ? s[i][j] : largest;
         }
         largest = lanes_max(largest);
         largest = most[i] > largest ? most[i] : largest;
-        const float shrink = fast_exp(most[i] - largest);
+        const float shift = softmax_shift(z, largest), shrink = fast_exp(most[i] - shift);
         UNROLL
         for (int j = 0; j < R; j++) {
-            s[i][j] = tile_lane() + SIDE * j < seen ? fast_exp(s[i][j] - largest) : 0;
+            s[i][j] = tile_lane() + SIDE * j < seen ? fast_exp(s[i][j] - shift) : 0;
             sum += s[i][j];
         }
         most[i] = largest;
@@ -40,19 +41,19 @@ DEVICE void softmax_tile(const attention_sizes &z, int query, int key, float (&s
 
 /* The rows' results, and their log sum exp. */
 template <int D, int B, class T>
-DEVICE void softmax_end(const head_rows<T> &out, int query, const float (&most)[B / SIDE], const float (&total)[B / SIDE],
+DEVICE void softmax_end(const attention_sizes &z, const head_rows<T> &out, int query, const float (&most)[B / SIDE], const float (&total)[B / SIDE],
                         float (&o)[B / SIDE][D / SIDE], float *lse)
 {
     enum { R = B / SIDE };
     UNROLL
     for (int i = 0; i < R; i++) {
-        const float all = lanes_sum(total[i]), share = 1 / all;
+        const float all = lanes_sum(total[i]), share = softmax_share(z, all);
         const int row = query + tile_row() * R + i;
         UNROLL
         for (int j = 0; j < D / SIDE; j++)
             o[i][j] *= share;
         if (tile_lane() == 0 && row < out.rows)
-            lse[row] = most[i] + logf(all);
+            lse[row] = share == 0 ? 0 : most[i] + logf(all);
     }
     tile_store<D, B>(out, query, o);
 }
@@ -65,7 +66,8 @@ TILE_KERNEL(attention_tile, D)(attention_sizes z, const T *q, const T *k, const 
     const int64_t head = blockIdx.x / z.tiles;
     const int query = (z.tiles - 1 - (int)(blockIdx.x % z.tiles)) * B;
     const int end = seen_by(z, query + B < z.seq ? query + B - 1 : z.seq - 1, 0);
-    const head_rows<const T> k_rows = head_of(k, z, head, z.keys), v_rows = head_of(v, z, head, z.keys);
+    const int64_t shared = shared_head(z, head), mask = mask_of_head(z, head);
+    const head_rows<const T> k_rows = keys_of(k, z, shared), v_rows = keys_of(v, z, shared);
     float most[B / SIDE], total[B / SIDE], s[B / SIDE][B / SIDE], o[B / SIDE][D / SIDE];
     clear(o);
     for (int i = 0; i < B / SIDE; i++) {
@@ -73,11 +75,11 @@ TILE_KERNEL(attention_tile, D)(attention_sizes z, const T *q, const T *k, const 
         total[i] = 0;
     }
     tile_load<D, B>(head_of(q, z, head, z.seq), query, queries);
-    for (int key = 0; key < end; key += B) {
+    for (int key = first_key(z, query, B); key < end; key += B) {
         tile_load<D, B>(k_rows, key, keys);
         BARRIER();
         tile_scores<D, B>(queries, keys, s);
-        softmax_tile<D, B>(z, query, key, s, most, total, o);
+        softmax_tile<D, B>(z, mask, query, key, s, most, total, o);
         scores_put<B>(s, weights);
         BARRIER();
         tile_load<D, B>(v_rows, key, keys);
@@ -85,7 +87,7 @@ TILE_KERNEL(attention_tile, D)(attention_sizes z, const T *q, const T *k, const 
         tile_add<D, B>(weights, keys, o);
         BARRIER();
     }
-    softmax_end<D, B>(head_of(out, z, head, z.seq), query, most, total, o, lse + head * z.seq);
+    softmax_end<D, B>(z, head_of(out, z, head, z.seq), query, most, total, o, lse + head * z.seq);
 }
 
 template <class T, int D, int B> static void attention_launch(const weir_kernel_args *args, attention_sizes z)
@@ -107,7 +109,7 @@ static weir_status attention_own(const weir_kernel_args *args, const attention_s
 
 extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
 {
-    const attention_sizes z = sizes_of(args);
+    const attention_sizes z = sizes_of(args, false);
     bool taken;
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
@@ -118,5 +120,10 @@ extern "C" weir_status op_attention_cuda(const weir_kernel_args *args)
 extern "C" weir_status op_attention_cuda_prepare(const weir_kernel_args *args)
 {
     bool taken;
-    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args), false, true, &taken) : WEIR_E_UNSUPPORTED;
+    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args, false), false, true, &taken) : WEIR_E_UNSUPPORTED;
+}
+
+extern "C" weir_status op_attention_masked_cuda(const weir_kernel_args *args)
+{
+    return tiles_fit(args) ? attention_own(args, sizes_of(args, true)) : WEIR_E_UNSUPPORTED;
 }

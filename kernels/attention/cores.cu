@@ -25,12 +25,29 @@ struct row_state {
     float most[2], total[2];
 };
 
-/* Scores to 2^(score - most); what was summed under an older maximum is brought to the same scale. Row i of a lane sees
- * `seen[i]` columns of the tile. */
+/* Scales a lane's scores of a tile and hides some, as tile_hide() does. Its first query and key are these. across: rows are keys. */
+template <bool ACROSS, int N>
+DEVICE float cores_hide(const attention_sizes &z, int64_t mask, int query, int key, tile_c (&s)[N])
+{
+    if (!z.hides)
+        return z.scale;
+    UNROLL
+    for (int n = 0; n < 4 * N; n++) {
+        const int row = n % 4 / 2 * 8, column = n / 4 * 8 + n % 2;
+        float &x = s[n / 4].r[n % 4];
+        x = shown_score(z, mask, query + (ACROSS ? column : row), key + (ACROSS ? row : column), x);
+    }
+    return 1;
+}
+
+/* Scores to 2^(score - most); what was summed under an older maximum is brought to the same scale. Row i of a lane, query
+ * own + 8 i, sees `seen[i]` columns of the tile, which begins at `key`. */
 template <int D, int N>
-DEVICE void cores_softmax(const int (&seen)[2], float scale, tile_c (&s)[N], row_state &row, tile_c (&o)[D / 8])
+DEVICE void cores_softmax(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2], tile_c (&s)[N],
+                          row_state &row, tile_c (&o)[D / 8])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<false>(z, mask, own, key + column, s) * LOG2_E;
     UNROLL
     for (int i = 0; i < 2; i++) {
         float largest = row.most[i], sum = 0;
@@ -41,11 +58,11 @@ DEVICE void cores_softmax(const int (&seen)[2], float scale, tile_c (&s)[N], row
             largest = x > largest ? x : largest;
         }
         largest = quad_max(largest);
-        const float shrink = exp2f(row.most[i] - largest);
+        const float shift = softmax_shift(z, largest), shrink = exp2f(row.most[i] - shift);
         UNROLL
         for (int n = 0; n < 2 * N; n++) {
             float &x = s[n / 2].r[2 * i + n % 2];
-            x = exp2f(x - largest);
+            x = exp2f(x - shift);
             sum += x;
         }
         row.most[i] = largest;
@@ -58,17 +75,17 @@ DEVICE void cores_softmax(const int (&seen)[2], float scale, tile_c (&s)[N], row
 
 /* The rows' results, and their log sum exp. */
 template <int D, class T>
-DEVICE void cores_end(const head_rows<T> &out, int query, const row_state &state, tile_c (&o)[D / 8], float *lse)
+DEVICE void cores_end(const attention_sizes &z, const head_rows<T> &out, int query, const row_state &state, tile_c (&o)[D / 8], float *lse)
 {
     const int row = query + (int)threadIdx.x / WARP * 16 + lane_here() / 4;
     UNROLL
     for (int i = 0; i < 2; i++) {
-        const float all = quad_sum(state.total[i]), share = 1 / all;
+        const float all = quad_sum(state.total[i]), share = softmax_share(z, all);
         UNROLL
         for (int n = 0; n < D / 4; n++)
             o[n / 2].r[2 * i + n % 2] *= share;
         if (lane_here() % 4 == 0 && row + 8 * i < out.rows)
-            lse[row + 8 * i] = state.most[i] * LN_2 + logf(all);
+            lse[row + 8 * i] = share == 0 ? 0 : state.most[i] * LN_2 + logf(all);
     }
     cores_store<D>(out, query, o);
 }
@@ -83,7 +100,8 @@ KERNEL_OF(attention_cores, CORES_THREADS)(attention_sizes z, const T *q, const T
     const int query = (z.tiles - 1 - (int)(blockIdx.x % z.tiles)) * CORES_ROWS;
     const int end = seen_by(z, query + CORES_ROWS < z.seq ? query + CORES_ROWS - 1 : z.seq - 1, 0);
     const int own = query + (int)threadIdx.x / WARP * 16 + lane_here() / 4;
-    const head_rows<const T> k_rows = head_of(k, z, head, z.keys), v_rows = head_of(v, z, head, z.keys);
+    const int64_t shared = shared_head(z, head), mask = mask_of_head(z, head);
+    const head_rows<const T> k_rows = keys_of(k, z, shared), v_rows = keys_of(v, z, shared);
     row_state row = {{-INFINITY, -INFINITY}, {0, 0}};
     tile_a queries[D / 16];
     tile_c s[KEYS / 8], o[D / 8];
@@ -91,17 +109,17 @@ KERNEL_OF(attention_cores, CORES_THREADS)(attention_sizes z, const T *q, const T
     BARRIER();
     cores_rows<D>(cores_own<D>(keys), queries);
     cores_clear(o);
-    for (int key = 0; key < end; key += KEYS) {
+    for (int key = first_key(z, query, KEYS); key < end; key += KEYS) {
         BARRIER();
         cores_load<D>(k_rows, key, KEYS, keys);
         cores_load<D>(v_rows, key, KEYS, values);
         BARRIER();
         const int seen[2] = {seen_by(z, own, key), seen_by(z, own + 8, key)};
         cores_scores<T, D>(queries, keys, s);
-        cores_softmax<D>(seen, z.scale * LOG2_E, s, row, o);
+        cores_softmax<D>(z, mask, own, key, seen, s, row, o);
         cores_add<T, D>(s, values, o);
     }
-    cores_end<D>(head_of(out, z, head, z.seq), query, row, o, lse + head * z.seq);
+    cores_end<D>(z, head_of(out, z, head, z.seq), query, row, o, lse + head * z.seq);
 }
 
 template <class T, int D> static void attention_launch(const weir_kernel_args *args, attention_sizes z)
@@ -127,19 +145,21 @@ template <class T> struct cores_grads {
     T *dq, *dk, *dv;
 };
 
-/* From scores and dP: P and dS, in their places. A lane's row i sees `seen[i]` columns. */
+/* From scores and dP: P and dS, in their places. A lane's row i, query own + 8 i, sees `seen[i]` columns from `key` on. */
 template <int N>
-DEVICE void cores_softmax_grad(const int (&seen)[2], const float (&shift)[2], const float (&off)[2], float scale, tile_c (&p)[N],
+DEVICE void cores_softmax_grad(const attention_sizes &z, int64_t mask, int own, int key, const int (&seen)[2],
+                               const float (&shift)[2], const float (&off)[2], tile_c (&p)[N],
                                tile_c (&ds)[N])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<false>(z, mask, own, key + column, p);
     UNROLL
     for (int n = 0; n < 4 * N; n++) {
         const int i = n % 4 / 2;
         float &x = p[n / 4].r[n % 4], &d = ds[n / 4].r[n % 4];
         const bool sees = n / 4 * 8 + column + n % 2 < seen[i];
         x = sees ? exp2f((scale * x - shift[i]) * LOG2_E) : 0;
-        d = sees ? scale * x * (d - off[i]) : 0;
+        d = sees ? z.scale * x * (d - off[i]) : 0;
     }
 }
 
@@ -159,7 +179,8 @@ template <class T, int D> KERNEL_OF(cores_dq, CORES_THREADS)(attention_sizes z, 
     const int query = (z.tiles - 1 - (int)(blockIdx.x % z.tiles)) * CORES_ROWS;
     const int end = seen_by(z, query + CORES_ROWS < z.seq ? query + CORES_ROWS - 1 : z.seq - 1, 0);
     const int own = query + (int)threadIdx.x / WARP * 16 + lane_here() / 4;
-    const head_rows<const T> k_rows = head_of(g.k, z, head, z.keys), v_rows = head_of(g.v, z, head, z.keys);
+    const int64_t shared = shared_head(z, head), mask = mask_of_head(z, head);
+    const head_rows<const T> k_rows = keys_of(g.k, z, shared), v_rows = keys_of(g.v, z, shared);
     float shift[2], off[2];
     tile_a q_rows[D / 16], dout_rows[D / 16];
     tile_c p[KEYS / 8], ds[KEYS / 8], dq[D / 8];
@@ -174,7 +195,7 @@ template <class T, int D> KERNEL_OF(cores_dq, CORES_THREADS)(attention_sizes z, 
     cores_rows<D>(cores_own<D>(queries), q_rows);
     cores_rows<D>(cores_own<D>(douts), dout_rows);
     cores_clear(dq);
-    for (int key = 0; key < end; key += KEYS) {
+    for (int key = first_key(z, query, KEYS); key < end; key += KEYS) {
         BARRIER();
         cores_load<D>(k_rows, key, KEYS, keys);
         cores_load<D>(v_rows, key, KEYS, values);
@@ -182,7 +203,7 @@ template <class T, int D> KERNEL_OF(cores_dq, CORES_THREADS)(attention_sizes z, 
         const int seen[2] = {seen_by(z, own, key), seen_by(z, own + 8, key)};
         cores_scores<T, D>(q_rows, keys, p);
         cores_scores<T, D>(dout_rows, values, ds);
-        cores_softmax_grad(seen, shift, off, z.scale, p, ds);
+        cores_softmax_grad(z, mask, own, key, seen, shift, off, p, ds);
         cores_add<T, D>(ds, keys, dq);
     }
     cores_store<D>(head_of(g.dq, z, head, z.seq), query, dq);
@@ -190,16 +211,17 @@ template <class T, int D> KERNEL_OF(cores_dq, CORES_THREADS)(attention_sizes z, 
 
 /* P^T and dS^T from scores and dP, whose rows are keys and whose columns are the tile's queries. */
 template <int N>
-DEVICE void cores_softmax_grad_across(const attention_sizes &z, int key, int query, const float *shift, const float *off,
+DEVICE void cores_softmax_grad_across(const attention_sizes &z, int64_t mask, int key, int query, const float *shift, const float *off,
                                       tile_c (&p)[N], tile_c (&ds)[N])
 {
     const int column = 2 * (lane_here() % 4);
+    const float scale = cores_hide<true>(z, mask, query + column, key, p);
     UNROLL
     for (int n = 0; n < 4 * N; n++) {
         const int c = n / 4 * 8 + column + n % 2, row = key + n % 4 / 2 * 8;
         float &x = p[n / 4].r[n % 4], &d = ds[n / 4].r[n % 4];
         const bool sees = query + c < z.seq && row < seen_by(z, query + c, 0);
-        x = sees ? exp2f((z.scale * x - shift[c]) * LOG2_E) : 0;
+        x = sees ? exp2f((scale * x - shift[c]) * LOG2_E) : 0;
         d = sees ? z.scale * x * (d - off[c]) : 0;
     }
 }
@@ -217,36 +239,38 @@ template <class T, int D> KERNEL_OF(cores_dkv, CORES_THREADS)(attention_sizes z,
     SHARED(float, shift, QUERIES);
     SHARED(float, off, QUERIES);
     T *const keys = room, *const values = keys + TILE, *const queries = values + TILE, *const douts = queries + PART;
-    const int64_t head = blockIdx.x / z.tiles;
-    const int key = (int)(blockIdx.x % z.tiles) * CORES_ROWS;
+    const int64_t shared = blockIdx.x / z.tiles;
+    const int key = (int)(blockIdx.x % z.tiles) * CORES_ROWS, first = z.causal ? key : 0, end = queries_end(z, key + CORES_ROWS);
     const int own = key + (int)threadIdx.x / WARP * 16 + lane_here() / 4;
-    const head_rows<const T> q_rows = head_of(g.q, z, head, z.seq), dout_rows = head_of(g.dout, z, head, z.seq);
     tile_c p[QUERIES / 8], ds[QUERIES / 8], dk[D / 8], dv[D / 8];
-    cores_load<D>(head_of(g.k, z, head, z.keys), key, CORES_ROWS, keys);
-    cores_load<D>(head_of(g.v, z, head, z.keys), key, CORES_ROWS, values);
+    cores_load<D>(keys_of(g.k, z, shared), key, CORES_ROWS, keys);
+    cores_load<D>(keys_of(g.v, z, shared), key, CORES_ROWS, values);
     cores_clear(dk);
     cores_clear(dv);
-    for (int query = z.causal ? key : 0; query < z.seq; query += QUERIES) {
-        cores_load<D>(q_rows, query, QUERIES, queries);
-        cores_load<D>(dout_rows, query, QUERIES, douts);
-        const int row = query + (int)threadIdx.x;
-        if (threadIdx.x < QUERIES) {
-            shift[threadIdx.x] = row < z.seq ? g.lse[head * z.seq + row] : 0;
-            off[threadIdx.x] = row < z.seq ? g.delta[head * z.seq + row] : 0;
+    for (int64_t head = shared * z.group; head < (shared + 1) * z.group; head++) {
+        const int64_t mask = mask_of_head(z, head);
+        for (int query = first; query < end; query += QUERIES) {
+            cores_load<D>(head_of(g.q, z, head, z.seq), query, QUERIES, queries);
+            cores_load<D>(head_of(g.dout, z, head, z.seq), query, QUERIES, douts);
+            const int row = query + (int)threadIdx.x;
+            if (threadIdx.x < QUERIES) {
+                shift[threadIdx.x] = row < z.seq ? g.lse[head * z.seq + row] : 0;
+                off[threadIdx.x] = row < z.seq ? g.delta[head * z.seq + row] : 0;
+            }
+            BARRIER();
+            tile_a rows[D / 16];
+            cores_rows<D>(cores_own<D>(keys), rows);
+            cores_scores<T, D>(rows, queries, p);
+            cores_rows<D>(cores_own<D>(values), rows);
+            cores_scores<T, D>(rows, douts, ds);
+            cores_softmax_grad_across(z, mask, own, query, shift, off, p, ds);
+            cores_add<T, D>(p, douts, dv);
+            cores_add<T, D>(ds, queries, dk);
+            BARRIER();
         }
-        BARRIER();
-        tile_a rows[D / 16];
-        cores_rows<D>(cores_own<D>(keys), rows);
-        cores_scores<T, D>(rows, queries, p);
-        cores_rows<D>(cores_own<D>(values), rows);
-        cores_scores<T, D>(rows, douts, ds);
-        cores_softmax_grad_across(z, own, query, shift, off, p, ds);
-        cores_add<T, D>(p, douts, dv);
-        cores_add<T, D>(ds, queries, dk);
-        BARRIER();
     }
-    cores_store<D>(head_of(g.dk, z, head, z.keys), key, dk);
-    cores_store<D>(head_of(g.dv, z, head, z.keys), key, dv);
+    cores_store<D>(keys_of(g.dk, z, shared), key, dk);
+    cores_store<D>(keys_of(g.dv, z, shared), key, dv);
 }
 
 template <class T, int D>
@@ -256,7 +280,7 @@ static void gradient_launch(const weir_kernel_args *args, attention_sizes z, con
     z.tiles = (int)tiles_of(z.seq, CORES_ROWS);
     LAUNCH_SHARED((cores_dq<T, D>), z.all * z.tiles, CORES_THREADS, 2 * CORES_ROWS * row, args->queue, z, g);
     z.tiles = (int)tiles_of(z.keys, CORES_ROWS);
-    LAUNCH_SHARED((cores_dkv<T, D>), z.all * z.tiles, CORES_THREADS, 2 * (CORES_ROWS + dkv_queries<D>()) * row, args->queue, z,
+    LAUNCH_SHARED((cores_dkv<T, D>), z.kv_all * z.tiles, CORES_THREADS, 2 * (CORES_ROWS + dkv_queries<D>()) * row, args->queue, z,
                   g);
 }
 

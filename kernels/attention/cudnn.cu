@@ -509,6 +509,8 @@ static const char *unfit(const weir_kernel_args *args, const attention_sizes &z,
 {
     if (!cores_fit(args, z) || z.head_dim > FUSED_HEAD_MOST)
         return "attention is by cuDNN where it is of halves, with heads of a multiple of 8, up to 128";
+    if (z.group != 1 || z.hides)
+        return "attention of groups of heads, or with a window or a mask, is by weir's own kernels";
     if (!z.all || !z.seq || (gradient && z.seq == 1 && z.keys == 1))
         return "cuDNN has no gradient of one query of one key, and nothing of none";
     return nullptr;

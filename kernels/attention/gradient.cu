@@ -35,10 +35,11 @@ template <class T> KERNEL_OF(delta_rows, DELTA_THREADS)(attention_sizes z, atten
 
 /* From scores and dP: P and dS, in their places; 0 where a query does not see a key, or there is none. */
 template <int B>
-DEVICE void softmax_grad_tile(const attention_sizes &z, int query, int key, const float *lse, const float *delta,
+DEVICE void softmax_grad_tile(const attention_sizes &z, int64_t mask, int query, int key, const float *lse, const float *delta,
                               float (&p)[B / SIDE][B / SIDE], float (&ds)[B / SIDE][B / SIDE])
 {
     enum { R = B / SIDE };
+    const float scale = tile_hide(z, mask, query, key, p);
     UNROLL
     for (int i = 0; i < R; i++) {
         const int row = query + tile_row() * R + i;
@@ -47,7 +48,7 @@ DEVICE void softmax_grad_tile(const attention_sizes &z, int query, int key, cons
         UNROLL
         for (int j = 0; j < R; j++) {
             const bool sees = tile_lane() + SIDE * j < seen;
-            p[i][j] = sees ? fast_exp(z.scale * p[i][j] - shift) : 0;
+            p[i][j] = sees ? fast_exp(scale * p[i][j] - shift) : 0;
             ds[i][j] = sees ? z.scale * p[i][j] * (ds[i][j] - off) : 0;
         }
     }
@@ -62,18 +63,19 @@ TILE_KERNEL(attention_dq, D)(attention_sizes z, attention_grads<T> g)
     const int64_t head = blockIdx.x / z.tiles;
     const int query = (z.tiles - 1 - (int)(blockIdx.x % z.tiles)) * B;
     const int end = seen_by(z, query + B < z.seq ? query + B - 1 : z.seq - 1, 0);
-    const head_rows<const T> k_rows = head_of(g.k, z, head, z.keys), v_rows = head_of(g.v, z, head, z.keys);
+    const int64_t shared = shared_head(z, head), mask = mask_of_head(z, head);
+    const head_rows<const T> k_rows = keys_of(g.k, z, shared), v_rows = keys_of(g.v, z, shared);
     float p[B / SIDE][B / SIDE], ds[B / SIDE][B / SIDE], dq[B / SIDE][D / SIDE];
     clear(dq);
     tile_load<D, B>(head_of(g.q, z, head, z.seq), query, queries);
     tile_load<D, B>(head_of(g.dout, z, head, z.seq), query, douts);
-    for (int key = 0; key < end; key += B) {
+    for (int key = first_key(z, query, B); key < end; key += B) {
         tile_load<D, B>(k_rows, key, keys);
         tile_load<D, B>(v_rows, key, values);
         BARRIER();
         tile_scores<D, B>(queries, keys, p);
         tile_scores<D, B>(douts, values, ds);
-        softmax_grad_tile<B>(z, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
+        softmax_grad_tile<B>(z, mask, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
         scores_put<B>(ds, scores);
         BARRIER();
         tile_add<D, B>(scores, keys, dq);
@@ -88,32 +90,34 @@ TILE_KERNEL(attention_dkv, D)(attention_sizes z, attention_grads<T> g)
     SHARED_REST(float, room);
     float *const queries = room, *const douts = queries + rows_floats<D, B>(), *const keys = douts + rows_floats<D, B>();
     float *const values = keys + rows_floats<D, B>(), *const scores = values + rows_floats<D, B>();
-    const int64_t head = blockIdx.x / z.tiles;
-    const int key = (int)(blockIdx.x % z.tiles) * B;
-    const head_rows<const T> q_rows = head_of(g.q, z, head, z.seq), dout_rows = head_of(g.dout, z, head, z.seq);
+    const int64_t shared = blockIdx.x / z.tiles;
+    const int key = (int)(blockIdx.x % z.tiles) * B, first = z.causal ? key : 0, end = queries_end(z, key + B);
     float p[B / SIDE][B / SIDE], ds[B / SIDE][B / SIDE], dk[B / SIDE][D / SIDE], dv[B / SIDE][D / SIDE];
     clear(dk);
     clear(dv);
-    tile_load<D, B>(head_of(g.k, z, head, z.keys), key, keys);
-    tile_load<D, B>(head_of(g.v, z, head, z.keys), key, values);
-    for (int query = z.causal ? key : 0; query < z.seq; query += B) {
-        tile_load<D, B>(q_rows, query, queries);
-        tile_load<D, B>(dout_rows, query, douts);
-        BARRIER();
-        tile_scores<D, B>(queries, keys, p);
-        tile_scores<D, B>(douts, values, ds);
-        softmax_grad_tile<B>(z, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
-        scores_put<B>(p, scores);
-        BARRIER();
-        tile_add_across<D, B>(scores, douts, dv);
-        BARRIER();
-        scores_put<B>(ds, scores);
-        BARRIER();
-        tile_add_across<D, B>(scores, queries, dk);
-        BARRIER();
+    tile_load<D, B>(keys_of(g.k, z, shared), key, keys);
+    tile_load<D, B>(keys_of(g.v, z, shared), key, values);
+    for (int64_t head = shared * z.group; head < (shared + 1) * z.group; head++) {
+        const int64_t mask = mask_of_head(z, head);
+        for (int query = first; query < end; query += B) {
+            tile_load<D, B>(head_of(g.q, z, head, z.seq), query, queries);
+            tile_load<D, B>(head_of(g.dout, z, head, z.seq), query, douts);
+            BARRIER();
+            tile_scores<D, B>(queries, keys, p);
+            tile_scores<D, B>(douts, values, ds);
+            softmax_grad_tile<B>(z, mask, query, key, g.lse + head * z.seq, g.delta + head * z.seq, p, ds);
+            scores_put<B>(p, scores);
+            BARRIER();
+            tile_add_across<D, B>(scores, douts, dv);
+            BARRIER();
+            scores_put<B>(ds, scores);
+            BARRIER();
+            tile_add_across<D, B>(scores, queries, dk);
+            BARRIER();
+        }
     }
-    tile_store<D, B>(head_of(g.dk, z, head, z.keys), key, dk);
-    tile_store<D, B>(head_of(g.dv, z, head, z.keys), key, dv);
+    tile_store<D, B>(keys_of(g.dk, z, shared), key, dk);
+    tile_store<D, B>(keys_of(g.dv, z, shared), key, dv);
 }
 
 template <class T> static void delta_launch(const weir_kernel_args *args, const attention_sizes &z, const attention_grads<T> &g)
@@ -125,11 +129,10 @@ template <class T, int D, int B>
 static void gradient_launch(const weir_kernel_args *args, attention_sizes z, const attention_grads<T> &g)
 {
     const size_t bytes = (size_t)(4 * rows_floats<D, B>() + scores_floats<B>()) * sizeof(float);
-    const int64_t heads = z.all;
     z.tiles = (int)tiles_of(z.seq, B);
-    LAUNCH_SHARED((attention_dq<T, D, B>), heads * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
+    LAUNCH_SHARED((attention_dq<T, D, B>), z.all * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
     z.tiles = (int)tiles_of(z.keys, B);
-    LAUNCH_SHARED((attention_dkv<T, D, B>), heads * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
+    LAUNCH_SHARED((attention_dkv<T, D, B>), z.kv_all * z.tiles, TILE_THREADS, bytes, args->queue, z, g);
 }
 
 template <class T> static attention_grads<T> grads_of(const weir_kernel_args *args)
@@ -151,7 +154,7 @@ static weir_status gradient_own(const weir_kernel_args *args, const attention_si
 
 extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
 {
-    const attention_sizes z = sizes_of(args);
+    const attention_sizes z = sizes_of(args, false);
     bool taken;
     if (!tiles_fit(args))
         return WEIR_E_UNSUPPORTED;
@@ -162,5 +165,10 @@ extern "C" weir_status op_attention_grad_cuda(const weir_kernel_args *args)
 extern "C" weir_status op_attention_grad_cuda_prepare(const weir_kernel_args *args)
 {
     bool taken;
-    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args), true, true, &taken) : WEIR_E_UNSUPPORTED;
+    return tiles_fit(args) ? cudnn_attention(args, sizes_of(args, false), true, true, &taken) : WEIR_E_UNSUPPORTED;
+}
+
+extern "C" weir_status op_attention_masked_grad_cuda(const weir_kernel_args *args)
+{
+    return tiles_fit(args) ? gradient_own(args, sizes_of(args, true)) : WEIR_E_UNSUPPORTED;
 }

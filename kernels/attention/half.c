@@ -75,9 +75,9 @@ size_t attention_half_workspace(const weir_op_args *args, bool gradient)
     return lay_out(&h, NULL, gradient);
 }
 
-static half_attention half_of(const weir_kernel_args *args, bool gradient)
+static half_attention half_of(const weir_kernel_args *args, bool masked, bool gradient)
 {
-    half_attention h = {.call = call_of(args), .dtype = args->in[0].dtype};
+    half_attention h = {.call = call_of(args, masked), .dtype = args->in[0].dtype};
     assert(args->workspace);
     lay_out(&h, args->workspace, gradient);
     return h;
@@ -107,7 +107,7 @@ static void pack_keys(const half_attention *h, char *first, bool across, const u
 {
     for (int64_t key = 0; key < h->call.keys; key += KEYS) {
         const half_packed to = key_block(h, first, across, key);
-        half_pack(&to, across, from + key * h->call.dim, h->call.dim);
+        half_pack(&to, across, from + key * h->call.kv_dim, h->call.kv_dim);
     }
 }
 
@@ -134,7 +134,7 @@ static void multiply_along(const half_attention *h, const block *at, const uint1
 {
     const half_packed b = key_block(h, packed_keys, false, at->key);
     multiply(h, (half_product){.m = at->rows, .n = h->call.head_dim, .k = at->columns, .a = weights, .lda = KEYS,
-                               .c = h->out, .ldc = h->call.head_dim, .add = at->key > 0}, &b);
+                               .c = h->out, .ldc = h->call.head_dim, .add = at->key > at->from}, &b);
 }
 
 /* dv += P^T do, dk += dS^T q */
@@ -195,44 +195,45 @@ static void block_weights(const half_attention *h, const block *at, float *most,
         float *x = h->call.scores + i * KEYS;
         const int64_t seen = hide(&h->call, at, i, x);
         if (seen > 0)
-            softmax_raise(&h->call, &row, vectors_max(x, seen), at->key == 0);
-        vectors_exp(x, seen, *row.most);
+            softmax_raise(&h->call, &row, vectors_max(x, seen), at->key == at->from);
+        vectors_exp(x, seen, softmax_shift(&h->call, *row.most));
         *row.total += row_sum(x, seen);
         put_weights(h, at, seen, x, h->p + i * KEYS);
     }
 }
 
-/* One row of blocks: queries [query, query + rows) of one head. */
-static void head_forward(const half_attention *h, int64_t query, const uint16_t *q, uint16_t *out, float *lse)
+/* One row of blocks of one head. */
+static void head_forward(const half_attention *h, block at, const uint16_t *q, uint16_t *out, float *lse)
 {
     const attention_call *call = &h->call;
     float most[QUERIES] = {0}, total[QUERIES] = {0};
-    block at = {.query = query, .rows = least(QUERIES, call->seq - query)};
-    const int64_t keys = keys_seen(call, query + at.rows);
-    for (at.key = 0; at.key < keys; at.key += KEYS) {
+    const int64_t keys = keys_seen(call, at.query + at.rows);
+    for (; at.key < keys; at.key += KEYS) {
         at.columns = least(KEYS, keys - at.key);
         multiply_across(h, &at, call->scale, q, h->k_across, call->scores);
+        block_hide(call, &at);
         block_weights(h, &at, most, total);
         multiply_along(h, &at, h->p, h->v);
     }
     for (int64_t row = 0; row < at.rows; row++) {
-        row_scale(h->out + row * call->head_dim, call->head_dim, 1 / total[row]);
-        weir_from_f32(h->out + row * call->head_dim, call->head_dim, h->dtype, out + (query + row) * call->dim);
-        lse[query + row] = most[row] + logf(total[row]);
+        lse[at.query + row] = softmax_end(call, most[row], total[row], h->out + row * call->head_dim);
+        weir_from_f32(h->out + row * call->head_dim, call->head_dim, h->dtype, out + (at.query + row) * call->dim);
     }
 }
 
-weir_status attention_half(const weir_kernel_args *args)
+weir_status attention_half(const weir_kernel_args *args, bool masked)
 {
-    const half_attention h = half_of(args, false);
+    const half_attention h = half_of(args, masked, false);
     const attention_call *call = &h.call;
     for (int64_t i = 0; i < call->batch * call->heads; i++) {
-        const int64_t batch = i / call->heads, column = i % call->heads * call->head_dim;
-        const int64_t q = batch * call->seq * call->dim + column, k = batch * call->keys * call->dim + column;
-        pack_keys(&h, h.k_across, true, view_half(&args->in[1]) + k);
-        pack_keys(&h, h.v, false, view_half(&args->in[2]) + k);
+        const int64_t batch = i / call->heads, head = i % call->heads, q = batch * call->seq * call->dim + head * call->head_dim;
+        const int64_t k = batch * call->keys * call->kv_dim + head / call->group * call->head_dim;
+        if (head % call->group == 0) {
+            pack_keys(&h, h.k_across, true, view_half(&args->in[1]) + k);
+            pack_keys(&h, h.v, false, view_half(&args->in[2]) + k);
+        }
         for (int64_t query = 0; query < call->seq; query += QUERIES)
-            head_forward(&h, query, view_half(&args->in[0]) + q, view_half(&args->out[0]) + q,
+            head_forward(&h, block_of(call, batch, head, query), view_half(&args->in[0]) + q, view_half(&args->out[0]) + q,
                          view_f32(&args->out[1]) + i * call->seq);
     }
     return WEIR_OK;
@@ -244,7 +245,7 @@ weir_status attention_half(const weir_kernel_args *args)
 typedef struct half_head {
     const uint16_t *q, *k, *v, *out, *dout;
     const float *lse;
-    uint16_t *dq, *dk, *dv;
+    uint16_t *dq;
 } half_head;
 
 /* Row sums of do * out. */
@@ -277,6 +278,7 @@ static void block_gradient(const half_attention *h, const block *at, const float
 static void block_backward(const half_attention *h, const half_head *head, const block *at, const float *delta)
 {
     multiply_across(h, at, h->call.scale, head->q, h->k_across, h->call.scores);
+    block_hide(&h->call, at);
     multiply_across(h, at, 1, head->dout, h->v, h->dp);
     block_gradient(h, at, head->lse, delta);
     multiply_back(h, at, h->p, h->do_rows, h->dv);
@@ -285,64 +287,70 @@ static void block_backward(const half_attention *h, const half_head *head, const
 }
 
 /* Rows of f32 without gaps to rows of the head. */
-static void store_rows(const half_attention *h, const float *from, int64_t rows, uint16_t *to)
+static void store_rows(const half_attention *h, const float *from, int64_t rows, uint16_t *to, int64_t dim)
 {
     for (int64_t row = 0; row < rows; row++)
-        weir_from_f32(from + row * h->call.head_dim, h->call.head_dim, h->dtype, to + row * h->call.dim);
+        weir_from_f32(from + row * h->call.head_dim, h->call.head_dim, h->dtype, to + row * dim);
 }
 
 /* One row of blocks. */
-static void queries_backward(const half_attention *h, const half_head *head, int64_t query)
+static void queries_backward(const half_attention *h, const half_head *head, block at)
 {
     const attention_call *call = &h->call;
+    const int64_t query = at.query;
     float delta[QUERIES];
-    block at = {.query = query, .rows = least(QUERIES, call->seq - query)};
     const half_packed q = packed(h, h->q_rows, false, at.rows), dout = packed(h, h->do_rows, false, at.rows);
     const int64_t keys = keys_seen(call, query + at.rows);
     half_pack(&q, false, head->q + query * call->dim, call->dim);
     half_pack(&dout, false, head->dout + query * call->dim, call->dim);
     block_delta(h, head, &at, delta);
-    for (at.key = 0; at.key < keys; at.key += KEYS) {
+    for (; at.key < keys; at.key += KEYS) {
         at.columns = least(KEYS, keys - at.key);
         block_backward(h, head, &at, delta);
     }
-    store_rows(h, h->out, at.rows, head->dq + query * call->dim);
+    store_rows(h, h->out, at.rows, head->dq + query * call->dim, call->dim);
 }
 
-static void head_backward(const half_attention *h, const half_head *head)
+/* All heads of a group begin with this. */
+static void group_begin(const half_attention *h, const half_head *head)
 {
-    const attention_call *call = &h->call;
-    const size_t bytes = (size_t)(call->keys * call->head_dim) * sizeof(float);
+    const size_t bytes = (size_t)(h->call.keys * h->call.head_dim) * sizeof(float);
     pack_keys(h, h->k_across, true, head->k);
     pack_keys(h, h->v, true, head->v);
     pack_keys(h, h->k, false, head->k);
     memset(h->dk, 0, bytes);
     memset(h->dv, 0, bytes);
-    for (int64_t query = 0; query < call->seq; query += QUERIES)
-        queries_backward(h, head, query);
-    store_rows(h, h->dk, call->keys, head->dk);
-    store_rows(h, h->dv, call->keys, head->dv);
 }
 
-weir_status attention_grad_half(const weir_kernel_args *args)
+/* Head `head` of queries of a sequence; the gradients of its keys and values are stored when the last of its group is added. */
+static void one_backward(const half_attention *h, const weir_kernel_args *args, int64_t batch, int64_t head)
 {
-    const half_attention h = half_of(args, true);
-    const attention_call *call = &h.call;
-    for (int64_t i = 0; i < call->batch * call->heads; i++) {
-        const int64_t batch = i / call->heads, column = i % call->heads * call->head_dim;
-        const int64_t q = batch * call->seq * call->dim + column, k = batch * call->keys * call->dim + column;
-        const half_head head = {
-            .q = view_half(&args->in[0]) + q,
-            .k = view_half(&args->in[1]) + k,
-            .v = view_half(&args->in[2]) + k,
-            .out = view_half(&args->in[3]) + q,
-            .dout = view_half(&args->in[5]) + q,
-            .lse = view_f32(&args->in[4]) + i * call->seq,
-            .dq = view_half(&args->out[0]) + q,
-            .dk = view_half(&args->out[1]) + k,
-            .dv = view_half(&args->out[2]) + k,
-        };
-        head_backward(&h, &head);
+    const attention_call *call = &h->call;
+    const int64_t q = batch * call->seq * call->dim + head * call->head_dim;
+    const int64_t k = batch * call->keys * call->kv_dim + head / call->group * call->head_dim;
+    const half_head at = {
+        .q = view_half(&args->in[0]) + q,
+        .k = view_half(&args->in[1]) + k,
+        .v = view_half(&args->in[2]) + k,
+        .out = view_half(&args->in[3]) + q,
+        .dout = view_half(&args->in[5]) + q,
+        .lse = view_f32(&args->in[4]) + (batch * call->heads + head) * call->seq,
+        .dq = view_half(&args->out[0]) + q,
+    };
+    if (head % call->group == 0)
+        group_begin(h, &at);
+    for (int64_t query = 0; query < call->seq; query += QUERIES)
+        queries_backward(h, &at, block_of(call, batch, head, query));
+    if (head % call->group == call->group - 1) {
+        store_rows(h, h->dk, call->keys, view_half(&args->out[1]) + k, call->kv_dim);
+        store_rows(h, h->dv, call->keys, view_half(&args->out[2]) + k, call->kv_dim);
     }
+}
+
+weir_status attention_grad_half(const weir_kernel_args *args, bool masked)
+{
+    const half_attention h = half_of(args, masked, true);
+    for (int64_t i = 0; i < h.call.batch * h.call.heads; i++)
+        one_backward(&h, args, i / h.call.heads, i % h.call.heads);
     return WEIR_OK;
 }

@@ -1,6 +1,6 @@
 /* kernels/attention/kept.c: causal attention of a few new rows behind those that were kept.
  *
- *     q, k, v [batch, n, dim]   keys, values [batch, room, dim]   position   ->   out [batch, n, dim]
+ *     q [batch, n, dim]   k, v [batch, n, kv_dim]   keys, values [batch, room, kv_dim]   position   ->   out [batch, n, dim]
  *
  *     keys     [ 0 ............ position - 1 | unused ]       what was kept; only read
  *     k                        [ 0 .. n - 1 ]                 the new rows, at position .. position + n - 1
@@ -14,12 +14,16 @@
  * many as it sees; and the weighted sum of values, which goes on from the kept rows to the new ones (gemm_rows). It is
  * for few rows: many are faster in blocks (attention.c), which round otherwise.
  *
+ * The heads of a group (attention.c) are done together, a run of keys after the other, so that keys and values pass through the
+ * cache once. A window and a mask (attention_kept_masked; formula.h) are as in attention; key j of a mask is that at position j.
+ *
  * q, k, v and the result may be f16 or bf16; what was kept is f32 then, or as they are. Rows of a head are widened into the
  * workspace and computed with as in f32, and the result is rounded once.
  *
  * The position is a value, so it is the kernel that refuses one at which the new rows would not fit.
  */
 #include "kernels/attention/formula.h"
+#include "kernels/attention/heads.h"
 #include "kernels/common/lanes.h"
 #include "kernels/matmul/rows.h"
 #include "kernels/common/ops.h"
@@ -34,21 +38,29 @@
 static const weir_field kept_fields[] = {
     WEIR_FIELD_INT(struct kept_attrs, head_dim),
     WEIR_FIELD_REAL(struct kept_attrs, scale),
+    WEIR_FIELD_INT(struct kept_masked_attrs, window),
 };
 
 /* ---- rules ---- */
 
+/* NULL: the call has none. */
+static const weir_type *mask_type(const weir_op_args *args)
+{
+    return args->in_count > 6 ? &args->in[6] : NULL;
+}
+
 static bool kept_shapes(const weir_op_args *args, char *error, size_t error_bytes)
 {
-    const weir_shape *q = &args->in[0].shape, *keys = &args->in[3].shape;
-    for (int i = 1; i < 5; i++) {
-        const weir_shape *like = i < 3 ? q : keys;
-        if (!weir_shape_equal(&args->in[i].shape, like))
-            return REFUSE("the shapes of %s differ", i < 3 ? "q, k and v" : "the kept keys and values");
-    }
-    if (q->dim[0] != keys->dim[0] || q->dim[2] != keys->dim[2])
-        return REFUSE("batch and dim of q, %lld and %lld, and of the kept keys, %lld and %lld, differ",
-                      (long long)q->dim[0], (long long)q->dim[2], (long long)keys->dim[0], (long long)keys->dim[2]);
+    const weir_shape *q = &args->in[0].shape, *k = &args->in[1].shape, *keys = &args->in[3].shape;
+    for (int i = 2; i < 5; i += 2)
+        if (!weir_shape_equal(&args->in[i].shape, &args->in[i - 1].shape))
+            return REFUSE("the shapes of %s differ", i == 2 ? "k and v" : "the kept keys and values");
+    if (q->dim[0] != k->dim[0] || q->dim[1] != k->dim[1])
+        return REFUSE("batch and rows of q, %lld and %lld, and of k, %lld and %lld, differ", (long long)q->dim[0],
+                      (long long)q->dim[1], (long long)k->dim[0], (long long)k->dim[1]);
+    if (k->dim[0] != keys->dim[0] || k->dim[2] != keys->dim[2])
+        return REFUSE("batch and dim of k, %lld and %lld, and of the kept keys, %lld and %lld, differ",
+                      (long long)k->dim[0], (long long)k->dim[2], (long long)keys->dim[0], (long long)keys->dim[2]);
     if (q->dim[1] > keys->dim[1])
         return REFUSE("%lld new rows are more than there is room for, %lld", (long long)q->dim[1],
                       (long long)keys->dim[1]);
@@ -80,77 +92,102 @@ static bool kept_infer(weir_op_args *args, char *error, size_t error_bytes)
         return REFUSE("the position is not one i32");
     if (!kept_shapes(args, error, error_bytes))
         return false;
-    if (attrs->head_dim < 1 || args->in[0].shape.dim[2] % attrs->head_dim)
-        return REFUSE("dim %lld does not consist of heads of %lld", (long long)args->in[0].shape.dim[2],
-                      (long long)attrs->head_dim);
+    for (int i = 0; i < 2; i++)
+        if (attrs->head_dim < 1 || args->in[i].shape.dim[2] % attrs->head_dim)
+            return REFUSE("dim %lld does not consist of heads of %lld", (long long)args->in[i].shape.dim[2],
+                          (long long)attrs->head_dim);
     args->out[0] = args->in[0];
-    return true;
+    return heads_share(args->in[0].shape.dim[2] / attrs->head_dim, args->in[1].shape.dim[2] / attrs->head_dim, error, error_bytes);
 }
 
-/* All but the position are split alike, over the batch or over heads. */
+static bool kept_masked_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    const struct kept_masked_attrs *attrs = args->attrs;
+    if (attrs->window < 0)
+        return REFUSE("a window of %lld; it needs to be above 0", (long long)attrs->window);
+    return kept_infer(args, error, error_bytes) &&
+           mask_fits(mask_type(args), &args->in[0].shape, attrs->own.head_dim, args->in[3].shape.dim[1], error, error_bytes);
+}
+
+static void sign(const weir_op_args *args, weir_signature_list *list, weir_sbp q, weir_sbp keys, weir_sbp mask, int64_t granules)
+{
+    weir_signature *s = weir_signature_new(list);
+    s->in[0] = s->out[0] = q;
+    for (int i = 1; i < 5; i++)
+        s->in[i] = keys;
+    if (mask_type(args))
+        s->in[6] = mask;
+    s->granules = granules;
+}
+
+/* All but the position are split alike, over the batch or over heads of k with their groups; or heads that share a single one of
+ * k without it. */
 static void kept_signatures(const weir_op_args *args, weir_signature_list *list)
 {
     const struct kept_attrs *attrs = args->attrs;
-    weir_signature *batch = weir_signature_new(list), *heads = weir_signature_new(list);
-    for (int i = 0; i < 5; i++) {
-        batch->in[i] = WEIR_S(0);
-        heads->in[i] = WEIR_S(2);
-    }
-    batch->out[0] = WEIR_S(0);
-    heads->out[0] = WEIR_S(2);
-    heads->granules = args->in[0].shape.dim[2] / attrs->head_dim;
+    const int64_t heads = args->in[0].shape.dim[2] / attrs->head_dim, kv_heads = args->in[1].shape.dim[2] / attrs->head_dim;
+    const weir_sbp head = mask_split(mask_type(args), 1);
+    sign(args, list, WEIR_S(0), WEIR_S(0), mask_split(mask_type(args), 0), 0);
+    sign(args, list, WEIR_S(2), WEIR_S(2), head, kv_heads);
+    if (kv_heads == 1 && heads > 1)
+        sign(args, list, WEIR_S(2), WEIR_B, head, heads);
 }
 
 /* As if half of the room were filled. */
 static void kept_cost(const weir_op_args *args, weir_cost *cost)
 {
-    cost->flops = 2.0 * (double)args->in[0].shape.dim[1] * (double)weir_shape_count(&args->in[3].shape);
-    cost->bytes = (double)type_bytes(&args->in[3]) + 4.0 * (double)type_bytes(&args->in[0]);
+    const double group = (double)group_of(args->in[0].shape.dim[2], args->in[1].shape.dim[2]);
+    cost->flops = 2.0 * group * (double)args->in[0].shape.dim[1] * (double)weir_shape_count(&args->in[3].shape);
+    cost->bytes = (double)type_bytes(&args->in[3]) + 2.0 * (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]));
 }
 
-/* The weights of a row, and what is half of a head as f32: new rows, a row of the result, rows that were kept. */
+/* The weights of a row of each head of a group, a number for each head if there are several, and as f32 what is half of the group: new rows, a row of the result, kept rows. */
 static size_t kept_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     if (kind == WEIR_CUDA)
         return 0;
     const int64_t rows = args->in[0].shape.dim[1], room = args->in[3].shape.dim[1];
     const int64_t head_dim = ((const struct kept_attrs *)args->attrs)->head_dim;
+    const int64_t group = group_of(args->in[0].shape.dim[2], args->in[1].shape.dim[2]);
     const int64_t width = args->in[0].shape.dim[2] ? head_dim : 0; /* a shard without heads says nothing of their size */
-    const int64_t wide = dtype_half(args->in[0].dtype) ? 3 * rows + 1 : 0;
+    const int64_t wide = dtype_half(args->in[0].dtype) ? (group + 2) * rows + group : 0;
     const int64_t kept = dtype_half(args->in[3].dtype) ? 2 * room : 0;
-    return (size_t)(room + (wide + kept) * width) * sizeof(float);
+    const int64_t weights = group > 1 ? (room + 1) * group : room;
+    return (size_t)(weights + (wide + kept) * width) * sizeof(float);
 }
 
-/* ---- one head ---- */
+/* ---- one group of heads ---- */
 
 /* Sizes that do not change within a call. */
 typedef struct kept_call {
-    int64_t rows, room, position, dim, head_dim;
+    int64_t rows, room, position, dim, kv_dim, head_dim, group, window;
     float scale;
-    float *weights; /* room of them */
+    float *weights; /* room of them for each head of a group; behind them, of several heads, a number for each */
+    struct attention_mask mask;
 } kept_call;
 
-/* Rows of one head as f32: they are `apart` from each other. */
+/* Rows of one head, or of the heads of a group, as f32: they are `apart` from each other. */
 typedef struct kept_rows {
     const float *at;
     int64_t apart;
 } kept_rows;
 
-typedef struct kept_head {
+typedef struct kept_group {
     kept_rows q, k, v, keys, values;
     const weir_view *out;
     int64_t first;       /* of it, in `out` */
+    int64_t mask;        /* of its first head */
     float *row;          /* room for a row of an `out` that is half */
-} kept_head;
+} kept_group;
 
-/* `rows` rows of a head that begin at element `first`; what is half is widened to where *spare is. */
-static kept_rows rows_of(const kept_call *call, const weir_view *view, int64_t first, int64_t rows, float **spare)
+/* `rows` rows of `width` elements that begin at element `first`, `dim` apart; what is half is widened to where *spare is. */
+static kept_rows rows_of(const weir_view *view, int64_t first, int64_t rows, int64_t dim, int64_t width, float **spare)
 {
     if (!dtype_half(view->dtype))
-        return (kept_rows){view_f32(view) + first, call->dim};
-    const kept_rows wide = {*spare, call->head_dim};
-    for (int64_t r = 0; r < rows; r++, *spare += call->head_dim)
-        real_in(view, first + r * call->dim, call->head_dim, *spare);
+        return (kept_rows){view_f32(view) + first, dim};
+    const kept_rows wide = {*spare, width};
+    for (int64_t r = 0; r < rows; r++, *spare += width)
+        real_in(view, first + r * dim, width, *spare);
     return wide;
 }
 
@@ -201,6 +238,26 @@ static void row_scores(const kept_call *call, const float *q, kept_rows k, int64
     }
 }
 
+/* The rows from `first` to `end` for all heads of a group: a run of keys stays in the cache for the next head. */
+static void group_scores(const kept_call *call, const float *q, kept_rows k, int64_t first, int64_t end, float *score)
+{
+    enum { RUN = 64 };
+    for (; first < end; first += RUN, score += RUN)
+        for (int64_t head = 0; head < call->group; head++)
+            row_scores(call, q + head * call->head_dim, (kept_rows){k.at + first * k.apart, k.apart},
+                       end - first < RUN ? end - first : (int64_t)RUN, score + head * call->room);
+}
+
+/* Hides scores of `count` keys from `first` on, or adds to them. */
+static void row_mask(const struct attention_mask *mask, int64_t first, int64_t count, float *score)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!mask->bytes)
+            score[i] += ((const float *)mask->at)[first + i];
+        else if (!((const uint8_t *)mask->at)[first + i])
+            score[i] = -INFINITY;
+}
+
 /* Scores to exp(score - the largest); returns their sum. */
 static float row_exp(float *x, int64_t count)
 {
@@ -211,34 +268,57 @@ static float row_exp(float *x, int64_t count)
     return row_sum(x, count);
 }
 
-static void head_row(const kept_call *call, const kept_head *head, int64_t row)
+/* Masked scores to weights; returns what the weighted sum is to be multiplied by. */
+static float masked_share(const kept_call *call, int64_t first, int64_t count, float *x)
 {
-    const int64_t kept = call->position, width = call->head_dim, at = head->first + row * call->dim;
-    const float *q = head->q.at + row * head->q.apart;
-    float *weights = call->weights, *out = real_out(head->out, at, head->row);
-    row_scores(call, q, head->keys, kept, weights);
-    row_scores(call, q, head->k, row + 1, weights + kept);
-    const float share = 1 / row_exp(weights, kept + row + 1);
-    gemm_rows(1, width, kept, weights, 0, head->values.at, head->values.apart, false, out, 0);
-    gemm_rows(1, width, row + 1, weights + kept, 0, head->v.at, head->v.apart, true, out, 0);
-    for (int64_t i = 0; i < width; i++)
-        out[i] *= share;
-    real_put(head->out, at, width, out);
+    row_mask(&call->mask, first, count, x);
+    if (row_max(x, count) > -INFINITY)
+        return 1 / row_exp(x, count);
+    memset(x, 0, (size_t)count * sizeof *x);
+    return 0;
 }
 
-/* New rows of a head begin at element `new`, kept ones at `old`. */
-static void one_head(const kept_call *call, const weir_kernel_args *args, int64_t new, int64_t old)
+/* A row of all heads of a group: it sees kept rows from `old` on, and new ones from `new` on. */
+static void group_row(const kept_call *call, const kept_group *group, int64_t row)
 {
-    float *spare = call->weights + call->room;
-    kept_head head = {.out = &args->out[0], .first = new};
-    head.q = rows_of(call, &args->in[0], new, call->rows, &spare);
-    head.k = rows_of(call, &args->in[1], new, call->rows, &spare);
-    head.v = rows_of(call, &args->in[2], new, call->rows, &spare);
-    head.keys = rows_of(call, &args->in[3], old, call->position, &spare);
-    head.values = rows_of(call, &args->in[4], old, call->position, &spare);
-    head.row = spare;
-    for (int64_t row = 0; row < call->rows; row++)
-        head_row(call, &head, row);
+    const int64_t kept = call->position, width = call->head_dim, from = key_from(call->window, kept + row);
+    const int64_t old = from < kept ? from : kept, new = from - old, seen = kept - old, count = kept + row + 1 - from;
+    const int64_t at = group->first + row * call->dim;
+    const float *q = group->q.at + row * group->q.apart;
+    float *weights = call->weights, *out = real_out(group->out, at, group->row), one = 0;
+    float *share = call->group > 1 ? weights + call->group * call->room : &one;
+    group_scores(call, q, group->keys, old, kept, weights);
+    group_scores(call, q, group->k, new, row + 1, weights + seen);
+    for (int64_t head = 0; head < call->group; head++) {
+        float *own = weights + head * call->room;
+        const int64_t mask = group->mask + head * call->mask.head + row * call->mask.row + from;
+        share[head] = call->mask.at ? masked_share(call, mask, count, own) : 1 / row_exp(own, count);
+    }
+    gemm_rows(call->group, width, seen, weights, call->room, group->values.at + old * group->values.apart, group->values.apart,
+              false, out, width);
+    gemm_rows(call->group, width, count - seen, weights + seen, call->room, group->v.at + new * group->v.apart, group->v.apart,
+              true, out, width);
+    for (int64_t i = 0; i < call->group * width; i++)
+        out[i] *= share[i / width];
+    real_put(group->out, at, call->group * width, out);
+}
+
+/* The group of head `head` of the keys of a sequence. */
+static void one_group(const kept_call *call, const weir_kernel_args *args, int64_t batch, int64_t head)
+{
+    const int64_t width = call->head_dim, rows = call->rows, dim = call->kv_dim, group_width = call->group * width;
+    const int64_t new = batch * rows * dim + head * width, old = batch * call->room * dim + head * width;
+    float *spare = call->weights + (call->group > 1 ? (call->room + 1) * call->group : call->room);
+    kept_group group = {.out = &args->out[0], .first = batch * rows * call->dim + head * group_width};
+    group.mask = mask_row(&call->mask, batch, head * call->group, 0);
+    group.q = rows_of(&args->in[0], group.first, rows, call->dim, group_width, &spare);
+    group.k = rows_of(&args->in[1], new, rows, dim, width, &spare);
+    group.v = rows_of(&args->in[2], new, rows, dim, width, &spare);
+    group.keys = rows_of(&args->in[3], old, call->position, dim, width, &spare);
+    group.values = rows_of(&args->in[4], old, call->position, dim, width, &spare);
+    group.row = spare;
+    for (int64_t row = 0; row < rows; row++)
+        group_row(call, &group, row);
 }
 
 static weir_status kept_refused(const weir_kernel_args *args, int64_t at, int32_t position)
@@ -248,18 +328,31 @@ static weir_status kept_refused(const weir_kernel_args *args, int64_t at, int32_
                        position, (long long)args->in[3].shape.dim[1]);
 }
 
-static weir_status kept_cpu(const weir_kernel_args *args)
+static weir_status kept_run(const weir_kernel_args *args, int64_t window)
 {
     const struct kept_attrs *attrs = args->attrs;
-    const weir_shape *q = &args->in[0].shape;
-    const kept_call call = {q->dim[1], args->in[3].shape.dim[1], *view_i32(&args->in[5]), q->dim[2], attrs->head_dim,
-                            (float)attrs->scale, args->workspace};
+    const int64_t *q = args->in[0].shape.dim, *keys = args->in[3].shape.dim;
+    kept_call call = {.rows = q[1], .room = keys[1], .position = *view_i32(&args->in[5]), .dim = q[2], .kv_dim = keys[2],
+                      .head_dim = attrs->head_dim, .group = group_of(q[2], keys[2]), .window = window,
+                      .scale = (float)attrs->scale, .weights = args->workspace};
+    if (args->in_count > 6)
+        call.mask = mask_of(&args->in[6]);
     if (call.position < 0 || call.position > call.room - call.rows)
         return kept_refused(args, 0, *view_i32(&args->in[5]));
-    for (int64_t batch = 0; batch < q->dim[0]; batch++)
-        for (int64_t column = 0; column < call.dim; column += call.head_dim)
-            one_head(&call, args, batch * call.rows * call.dim + column, batch * call.room * call.dim + column);
+    for (int64_t batch = 0; batch < q[0]; batch++)
+        for (int64_t head = 0; head < call.kv_dim / call.head_dim; head++)
+            one_group(&call, args, batch, head);
     return WEIR_OK;
+}
+
+static weir_status kept_cpu(const weir_kernel_args *args)
+{
+    return kept_run(args, 0);
+}
+
+static weir_status kept_masked_cpu(const weir_kernel_args *args)
+{
+    return kept_run(args, ((const struct kept_masked_attrs *)args->attrs)->window);
 }
 
 const weir_op op_attention_kept = {
@@ -280,6 +373,24 @@ const weir_op op_attention_kept = {
     .full_in = 1 << 3 | 1 << 4,
 };
 
+const weir_op op_attention_kept_masked = {
+    .name = "attention_kept_masked",
+    .fields = kept_fields,
+    .field_count = 3,
+    .attrs_bytes = sizeof(struct kept_masked_attrs),
+    .in_min = 6,
+    .in_max = 7,
+    .out_count = 1,
+    .infer = kept_masked_infer,
+    .signatures = kept_signatures,
+    .cost = kept_cost,
+    .workspace = kept_workspace,
+    .kernel = {[WEIR_CPU] = kept_masked_cpu},
+    .refused = kept_refused,
+    .half = WEIR_HALF_FOLLOW,
+    .full_in = 1 << 3 | 1 << 4 | 1 << 6,
+};
+
 /* ---- the DSL ---- */
 
 weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor *v, weir_tensor *keys,
@@ -287,14 +398,12 @@ weir_tensor *weir_attention_kept_at(weir_tensor *q, weir_tensor *k, weir_tensor 
 {
     weir_attention_kept_opts opts;
     q = op_opts(q, "attention_kept", given, &opts, sizeof opts);
-    int64_t heads = opts.heads ? opts.heads : 1;
-    weir_type type = weir_tensor_type(q);
-    int64_t dim = shape_last(&type.shape);
-    if (!weir_tensor_poisoned(q) && (heads < 1 || dim % heads || dim < heads))
-        return weir_mistake(q, opts.src, "attention_kept: %lld heads do not divide dim %lld", (long long)heads,
-                            (long long)dim);
-    struct kept_attrs attrs = {.head_dim = dim / heads};
-    attrs.scale = weir_option(opts.scale, 1 / sqrt((double)attrs.head_dim));
-    weir_tensor *in[6] = {q, k, v, keys, values, position};
-    return weir_op_apply(&(weir_apply){opts.src, opts.name, &op_attention_kept, NULL, in, 6, &attrs}, NULL);
+    const attention_asked asked = {"attention_kept", opts.src, opts.heads, opts.kv_heads, opts.window, opts.scale};
+    struct kept_masked_attrs attrs = {.window = opts.window};
+    weir_tensor *wrong = attention_heads(&asked, q, k, &attrs.own.head_dim, &attrs.own.scale);
+    if (wrong)
+        return wrong;
+    weir_tensor *in[7] = {q, k, v, keys, values, position, opts.mask};
+    const weir_op *op = opts.window || opts.mask ? &op_attention_kept_masked : &op_attention_kept;
+    return weir_op_apply(&(weir_apply){opts.src, opts.name, op, NULL, in, opts.mask ? 7 : 6, &attrs}, NULL);
 }

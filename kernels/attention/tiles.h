@@ -5,6 +5,10 @@
  * threads which read the same column of different rows meet different banks. D is the next size of heads for which there is a
  * kernel; what is beyond the head's columns, or its rows, is 0. Half operands become f32 as they are loaded; all sums are
  * f32, in the order of the rows or columns that are summed over. Header-only; for nvcc and the emulator.
+ *
+ * A score that a window or a mask hides is -infinity: scores are scaled and hidden in a pass of their own (tile_hide), so a call
+ * without either has no branch for each score. The largest score of a row that has seen none is that as well,
+ * so 0 is subtracted in its place (softmax_shift). The result and the log-sum-exp of a row that sees no key are 0.
  */
 #ifndef KERNELS_ATTENTION_TILES_H
 #define KERNELS_ATTENTION_TILES_H
@@ -28,19 +32,41 @@ enum { SIDE = 16, TILE_THREADS = SIDE * SIDE, PAD = 4, HEAD_MOST = 256 };
 
 /* Sizes of a call; `tiles`: of the rows that blocks have. */
 struct attention_sizes {
-    int64_t dim, all; /* columns of a tensor; heads of all of the batch */
-    int heads, seq, keys, head_dim, tiles;
+    int64_t dim, all;       /* columns of a tensor; heads of all of the batch */
+    int64_t kv_dim, kv_all; /* the same of keys and values */
+    int heads, kv_heads, group, seq, keys, head_dim, tiles;
     float scale;
-    bool causal;
+    bool causal, hides; /* hides: there is a window or a mask */
+    int window;         /* 0: none */
+    attention_mask mask;
 };
 
-static inline attention_sizes sizes_of(const weir_kernel_args *args)
+/* masked: of an op with a window and a mask. */
+static inline attention_sizes sizes_of(const weir_kernel_args *args, bool masked)
 {
     const attention_attrs *attrs = (const attention_attrs *)args->attrs;
-    const int64_t *q = args->in[0].shape.dim;
-    const int64_t heads = q[2] / attrs->head_dim;
-    return {q[2], q[0] * heads, (int)heads, (int)q[1], (int)args->in[1].shape.dim[1], (int)attrs->head_dim, 0,
-            (float)attrs->scale, attrs->causal != 0};
+    const int64_t *q = args->in[0].shape.dim, *k = args->in[1].shape.dim;
+    attention_sizes z = {};
+    z.dim = q[2];
+    z.kv_dim = k[2];
+    z.heads = (int)(q[2] / attrs->head_dim);
+    z.kv_heads = (int)(k[2] / attrs->head_dim);
+    z.group = (int)group_of(q[2], k[2]);
+    z.all = q[0] * z.heads;
+    z.kv_all = q[0] * z.kv_heads;
+    z.seq = (int)q[1];
+    z.keys = (int)k[1];
+    z.head_dim = (int)attrs->head_dim;
+    z.scale = (float)attrs->scale;
+    z.causal = attrs->causal != 0;
+    if (masked) {
+        const int64_t window = ((const attention_masked_attrs *)args->attrs)->window;
+        z.window = window < INT32_MAX ? (int)window : 0; /* sequences are shorter */
+        if (args->in_count == 4 || args->in_count == 7)
+            z.mask = mask_of(&args->in[args->in_count - 1]);
+        z.hides = z.window || z.mask.at;
+    }
+    return z;
 }
 
 /* Does `...` with D and B, columns and rows of tiles for heads of this size; at most HEAD_MOST. */
@@ -123,6 +149,19 @@ template <class T> DEVICE head_rows<T> head_of(T *data, const attention_sizes &z
 {
     const int64_t batch = index / z.heads, column = index % z.heads * z.head_dim;
     return {data + batch * rows * z.dim + column, z.dim, rows, z.head_dim};
+}
+
+/* The same for a head of keys or values. */
+template <class T> DEVICE head_rows<T> keys_of(T *data, const attention_sizes &z, int64_t index)
+{
+    const int64_t batch = index / z.kv_heads, column = index % z.kv_heads * z.head_dim;
+    return {data + batch * z.keys * z.kv_dim + column, z.kv_dim, z.keys, z.head_dim};
+}
+
+/* The head of keys that a head of queries shares; heads are counted through the batch. */
+DEVICE int64_t shared_head(const attention_sizes &z, int64_t index)
+{
+    return z.group == 1 ? index : index / z.group;
 }
 
 template <int D, int B, class T> DEVICE void tile_load(const head_rows<const T> &from, int first, float *to)
@@ -247,6 +286,62 @@ template <int D, int B> DEVICE void tile_add_across(const float *p, const float 
 DEVICE int seen_by(const attention_sizes &z, int query, int key)
 {
     return (z.causal && query + 1 < z.keys ? query + 1 : z.keys) - key;
+}
+
+/* The first row of a head in the mask. */
+DEVICE int64_t mask_of_head(const attention_sizes &z, int64_t index)
+{
+    return z.mask.at ? mask_row(&z.mask, index / z.heads, index % z.heads, 0) : 0;
+}
+
+/* The scaled score of a query and a key, as far as there are such; `mask`: where the head's rows begin there. */
+DEVICE float shown_score(const attention_sizes &z, int64_t mask, int query, int key, float score)
+{
+    score *= z.scale;
+    if (z.window && key < key_from(z.window, query))
+        return -INFINITY;
+    if (!z.mask.at || query >= z.seq || key >= z.keys)
+        return score;
+    const int64_t at = mask + query * z.mask.row + key;
+    return !z.mask.bytes ? score + ((const float *)z.mask.at)[at] : ((const uint8_t *)z.mask.at)[at] ? score : -INFINITY;
+}
+
+/* Scales the scores of a tile and hides those that a window or a mask hides. Returns what is left to scale them by. */
+template <int R> DEVICE float tile_hide(const attention_sizes &z, int64_t mask, int query, int key, float (&s)[R][R])
+{
+    if (!z.hides)
+        return z.scale;
+    UNROLL
+    for (int i = 0; i < R; i++) {
+        UNROLL
+        for (int j = 0; j < R; j++)
+            s[i][j] = shown_score(z, mask, query + tile_row() * R + i, key + tile_lane() + SIDE * j, s[i][j]);
+    }
+    return 1;
+}
+
+DEVICE float softmax_shift(const attention_sizes &z, float most)
+{
+    return z.hides && most == -INFINITY ? 0 : most;
+}
+
+/* 1 / total, unless the row sees no key. */
+DEVICE float softmax_share(const attention_sizes &z, float total)
+{
+    return z.hides && total == 0 ? 0 : 1 / total;
+}
+
+/* The first key of the first tile of B keys that queries from `query` on see. */
+DEVICE int first_key(const attention_sizes &z, int query, int B)
+{
+    return (int)key_from(z.window, query) / B * B;
+}
+
+/* Behind the last query that sees keys before `key`. */
+DEVICE int queries_end(const attention_sizes &z, int key)
+{
+    const int64_t end = (int64_t)key + z.window - 1;
+    return z.window && end < z.seq ? (int)end : z.seq;
 }
 
 static inline int64_t tiles_of(int64_t rows, int64_t each)

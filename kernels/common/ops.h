@@ -27,7 +27,8 @@
     X(linear_dw_db) X(linear_many) X(linear_dw_many)
 #define OPS_CONV(X) X(conv) X(conv_transpose) X(conv_dw) X(max_pool) X(max_pool_grad) X(average_pool) X(average_pool_grad)
 #define OPS_NORM(X) X(layernorm) X(layernorm_grad) X(rmsnorm) X(rmsnorm_grad)
-#define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept)
+#define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept) X(attention_masked) X(attention_masked_grad) \
+    X(attention_kept_masked) X(rope)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
 #define OPS_LOSS(X)                                                                                            \
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \

@@ -24,7 +24,8 @@
     X(adamw_moved) X(adam_moved) X(lamb) X(lamb_apply) X(schedule) X(ema) X(square_sum) X(clip_scale) X(clip_norm) X(loss_scale)
 #define CUDA_RANDOM(X) X(dropout) X(dropout_grad)
 #define CUDA_FUSED_ATTENTION(X) X(attention) X(attention_grad)
-#define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept)
+#define CUDA_ATTENTION(X) CUDA_FUSED_ATTENTION(X) X(attention_kept) X(attention_masked) X(attention_masked_grad) \
+    X(attention_kept_masked) X(rope)
 #define CUDA_SINGLE_PRODUCTS(X) X(linear) X(linear_dw) X(linear_gelu) X(matmul_gelu_grad) X(linear_dw_db) X(linear_many) \
     X(linear_dw_many)
 #define CUDA_PRODUCTS(X) X(matmul) CUDA_SINGLE_PRODUCTS(X)

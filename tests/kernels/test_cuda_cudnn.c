@@ -72,7 +72,7 @@ static size_t workspace_bytes(const kernel_check *c, weir_device_kind kind)
         in[i] = (weir_type){c->in[i].dtype, c->in[i].shape};
     for (int i = 0; i < c->out_count; i++)
         out[i] = (weir_type){c->out[i].dtype, c->out[i].shape};
-    const weir_op_args args = {.in = in, .in_count = c->in_count, .out = out, .out_count = c->out_count, .attrs = c->attrs};
+    const weir_op_args args = {.op = c->op, .in = in, .in_count = c->in_count, .out = out, .out_count = c->out_count, .attrs = c->attrs};
     return c->op->workspace(&args, kind);
 }
 

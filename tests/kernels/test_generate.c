@@ -323,7 +323,7 @@ Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 120)
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "2 new rows are more than there is room for, 1");
     in[3].shape = in[4].shape = SHAPE(1, 5, 12);
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6,
-                         "batch and dim of q, 1 and 8, and of the kept keys, 1 and 12, differ");
+                         "batch and dim of k, 1 and 8, and of the kept keys, 1 and 12, differ");
     in[2].dtype = WEIR_I32;
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "v: i32 with 3 dimensions; needs to be f32, f16 or bf16 with three");
 }

@@ -150,10 +150,54 @@ static weir_tensor *attention_causal(weir_graph *g)
                           .causal = true);
 }
 
+static weir_tensor *attention_of_groups(weir_graph *g)
+{
+    return weir_attention(param(g, "q", 2, 5, 12), param(g, "k", 2, 7, 4), param(g, "v", 2, 7, 4), .heads = 6, .kv_heads = 2);
+}
+static weir_tensor *attention_in_a_window(weir_graph *g)
+{
+    return weir_attention(param(g, "q", 1, 9, 8), param(g, "k", 1, 9, 4), param(g, "v", 1, 9, 4), .heads = 2, .kv_heads = 1,
+                          .causal = true, .window = 3);
+}
+/* Row 0 of a sequence whose first ids are 0 sees nothing. */
+static weir_tensor *attention_masked(weir_graph *g)
+{
+    weir_tensor *ids = weir_input(g, WEIR_I32, {2, 7}, .name = "ids"), *zero = weir_constant(g, WEIR_I32, {1});
+    return weir_attention(param(g, "q", 2, 7, 6), param(g, "k", 2, 7, 6), param(g, "v", 2, 7, 6), .heads = 3, .causal = true,
+                          .mask = weir_greater(ids, zero));
+}
+static weir_tensor *attention_biased(weir_graph *g)
+{
+    weir_tensor *bias = weir_range(g, WEIR_F32, 30, .start = -1, .step = 0.1);
+    return weir_attention(param(g, "q", 2, 5, 6), param(g, "k", 2, 3, 6), param(g, "v", 2, 3, 6), .heads = 2,
+                          .mask = weir_reshape(bias, {1, 2, 5, 3}));
+}
+
 Test(attention, gradient, .timeout = 120)
 {
     gradient_check(attention, SEED, TOLERANCE);
     gradient_check(attention_causal, SEED, TOLERANCE);
+    gradient_check(attention_of_groups, SEED, TOLERANCE);
+    gradient_check(attention_in_a_window, SEED, TOLERANCE);
+    gradient_check(attention_masked, SEED, TOLERANCE);
+    gradient_check(attention_biased, SEED, TOLERANCE);
+}
+
+static weir_tensor *rope(weir_graph *g)
+{
+    return weir_rope(param(g, "x", 2, 5, 12), NULL, .heads = 3, .base = 100);
+}
+static weir_tensor *rope_of_pairs(weir_graph *g)
+{
+    weir_tensor *places = weir_input(g, WEIR_I32, {2, 5}, .name = "ids");
+    return weir_rope(param(g, "x", 2, 5, 12), places, .heads = 2, .rotary_dim = 4, .interleaved = true,
+                     .scaling = {.factor = 4, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 12});
+}
+
+Test(rope, gradient, .timeout = 120)
+{
+    gradient_check(rope, SEED, TOLERANCE);
+    gradient_check(rope_of_pairs, SEED, TOLERANCE);
 }
 
 static weir_tensor *embedding(weir_graph *g)
@@ -252,6 +296,41 @@ Test(dsl, mistakes_are_named_and_stick, .timeout = 120)
     weir_tensor *x = param(g, "x", 1, 3, 8);
     weir_attention(x, x, x, .heads = 3);
     expect_mistake(g, "attention: 3 heads do not divide dim 8");
+    g = weir_graph_new("wrong");
+    x = param(g, "x", 1, 3, 8);
+    weir_attention(x, x, x, .heads = 4, .kv_heads = 3);
+    expect_mistake(g, "attention: .kv_heads is 3; it needs to divide .heads, 4");
+    g = weir_graph_new("wrong");
+    x = param(g, "x", 1, 3, 8);
+    weir_attention(x, x, x, .heads = 4, .kv_heads = 2);
+    expect_mistake(g, "attention: dim of k is 8; 2 heads of 2 need 4. Fewer heads of k need .kv_heads");
+    g = weir_graph_new("wrong");
+    x = param(g, "x", 1, 3, 8);
+    weir_attention(x, x, x, .window = 2);
+    expect_mistake(g, "attention: .window needs .causal = true");
+    g = weir_graph_new("wrong");
+    x = param(g, "x", 1, 3, 8);
+    weir_attention(x, x, x, .window = -2);
+    expect_mistake(g, "attention: .window is -2; it needs to be above 0");
+    g = weir_graph_new("wrong");
+    x = param(g, "x", 1, 3, 8);
+    weir_train(weir_mean(weir_attention(x, x, x, .mask = param(g, "bias", 1, 3, 0))), weir_sgd());
+    expect_mistake(g, "attention: no gradient flows through a mask");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .heads = 3);
+    expect_mistake(g, "rope: 3 heads do not divide dim 8");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .rotary_dim = 5);
+    expect_mistake(g, "rope: 5 columns of heads of 8 turn; it needs to be an even number from 2 to that");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .base = -1);
+    expect_mistake(g, "rope: .base is -1; it needs to be above 0");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .scaling = {.low_freq_factor = 1});
+    expect_mistake(g, "rope: .scaling needs a .factor above 0");
+    g = weir_graph_new("wrong");
+    weir_rope(param(g, "x", 1, 3, 8), NULL, .scaling = {.factor = 8, .low_freq_factor = 1});
+    expect_mistake(g, "rope: .scaling by frequencies needs a .low_freq_factor above 0");
     g = weir_graph_new("wrong");
     weir_embedding(param(g, "x", 1, 3, 8), 5, 5);
     expect_mistake(g, "embedding: ids are f32, not i32");

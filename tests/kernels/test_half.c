@@ -30,7 +30,7 @@ typedef struct half_case {
     const weir_op *op;
     const void *attrs;
     int in_count;
-    weir_type in[6];     /* f32 is a half, but where the op wants f32 */
+    weir_type in[7];     /* f32 is a half, but where the op wants f32 */
     double f32_tolerance; /* 0: results are the f32 kernel's, rounded once */
 } half_case;
 
@@ -312,49 +312,76 @@ Test(half, pools_are_those_of_f32_rounded_once, .timeout = 60)
 
 /* ---- attention ---- */
 
-/* As attention_kept's attributes are. */
+/* As attention_kept's attributes are; the window is that of attention_kept_masked. */
 typedef struct kept_words {
     int64_t head_dim;
     double scale;
+    int64_t window;
 } kept_words;
 
+/* group: heads that share one of keys. masked: a mask for each row of keys, of u8 (1) or f32 (2). */
 typedef struct attention_case {
-    int64_t batch, seq, keys, heads, head_dim, causal;
+    int64_t batch, seq, keys, heads, head_dim, causal, group, window, masked;
 } attention_case;
 
-/* As attention's attributes are: head_dim, causal, scale. */
+/* As attention's attributes are: head_dim, causal, scale; the window is that of attention_masked. */
 typedef struct attention_words {
     int64_t head_dim, causal;
     double scale;
+    int64_t window;
 } attention_words;
+
+static attention_words attention_words_of(const attention_case *at)
+{
+    return (attention_words){at->head_dim, at->causal, 1 / sqrt((double)at->head_dim), at->window};
+}
+
+static const weir_op *attention_of(const attention_case *at, bool gradient)
+{
+    if (at->window || at->masked)
+        return gradient ? &op_attention_masked_grad : &op_attention_masked;
+    return gradient ? &op_attention_grad : &op_attention;
+}
+
+static int64_t keys_dim(const attention_case *at)
+{
+    return at->heads / (at->group ? at->group : 1) * at->head_dim;
+}
+
+static weir_type mask_of(const attention_case *at)
+{
+    return (weir_type){at->masked == 1 ? WEIR_U8 : WEIR_F32, SHAPE(at->batch, at->keys)};
+}
 
 /* Runs attention in halves and in f32 on the same values, and its gradient on what each made, and compares: P and dS
  * are rounded to halves, so an element is a sum of rounded terms. */
 static void check_attention(attention_case at, weir_dtype half)
 {
-    const attention_words words = {at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
-    const int64_t dim = at.heads * at.head_dim;
-    const weir_type q = {WEIR_F32, SHAPE(at.batch, at.seq, dim)}, k = {WEIR_F32, SHAPE(at.batch, at.keys, dim)};
+    const attention_words words = attention_words_of(&at);
+    const weir_type q = {WEIR_F32, SHAPE(at.batch, at.seq, at.heads * at.head_dim)};
+    const weir_type k = {WEIR_F32, SHAPE(at.batch, at.keys, keys_dim(&at))};
     const double loose = 4 * kernel_digit(half) + 1e-5;
-    const half_case forward = {&op_attention, &words, 3, {q, k, k}, loose};
+    const half_case forward = {attention_of(&at, false), &words, at.masked ? 4 : 3, {q, k, k, mask_of(&at)}, loose};
     check_half(&forward, half);
 }
 
 /* The gradient needs the output and lse of these very inputs: those of the f32 kernel, of values that halves hold. */
 static void check_attention_grad(attention_case at, weir_dtype half)
 {
-    const attention_words words = {at.head_dim, at.causal, 1 / sqrt((double)at.head_dim)};
-    const int64_t dim = at.heads * at.head_dim;
-    kernel_check forward = kernel_check_new(&op_attention, &words, SEED);
-    kernel_check narrow = kernel_check_new(&op_attention_grad, &words, SEED), wide = narrow;
+    const attention_words words = attention_words_of(&at);
+    const weir_type mask = mask_of(&at);
+    kernel_check forward = kernel_check_new(attention_of(&at, false), &words, SEED);
+    kernel_check narrow = kernel_check_new(attention_of(&at, true), &words, SEED), wide = narrow;
     for (int i = 0; i < 3; i++) {
-        weir_view *from = kernel_check_in(&narrow, half, SHAPE(at.batch, i ? at.keys : at.seq, dim));
+        weir_view *from = kernel_check_in(&narrow, half, SHAPE(at.batch, i ? at.keys : at.seq, i ? keys_dim(&at) : at.heads * at.head_dim));
         for (int c = 0; c < 2; c++) {
             weir_view *to = kernel_check_in(c ? &wide : &forward, WEIR_F32, from->shape);
             for (int64_t e = 0; e < weir_shape_count(&from->shape); e++)
                 kernel_set(to, e, kernel_at(from, e));
         }
     }
+    if (at.masked)
+        kernel_check_in(&forward, mask.dtype, mask.shape);
     kernel_check_run(&forward);
     for (int i = 3; i < 6; i++) {
         const weir_view *like = &forward.out[i == 4];
@@ -366,9 +393,14 @@ static void check_attention_grad(attention_case at, weir_dtype half)
             kernel_set(w, e, kernel_at(n, e));
         }
     }
+    for (int w = 0; at.masked && w < 2; w++) {
+        weir_view *to = kernel_check_in(w ? &wide : &narrow, mask.dtype, mask.shape);
+        for (int64_t e = 0; e < weir_shape_count(&mask.shape); e++)
+            kernel_set(to, e, kernel_at(&forward.in[3], e));
+    }
     kernel_check_run(&narrow);
     kernel_check_run(&wide);
-    const half_case loose = {&op_attention_grad, &words, 6, {{0}}, 8 * kernel_digit(half) + 1e-5};
+    const half_case loose = {narrow.op, &words, 6, {{0}}, 8 * kernel_digit(half) + 1e-5};
     for (int out = 0; out < 3; out++)
         expect_rounded(&loose, &narrow, &wide, out);
     for (int devices = 2; devices <= 3 && at.batch * at.seq > 0; devices++)
@@ -378,13 +410,9 @@ static void check_attention_grad(attention_case at, weir_dtype half)
     kernel_check_free(&wide);
 }
 
-Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
+static void check_attentions(const attention_case *cases, size_t all)
 {
-    const attention_case cases[] = {{2, 5, 7, 3, 4, 0}, {1, 70, 70, 2, 64, 1}, {1, 70, 90, 1, 128, 0}, {2, 0, 4, 1, 4, 0},
-                                    {1, 130, 601, 2, 8, 0}, {1, 331, 331, 1, 7, 1}, {1, 300, 20, 1, 8, 1},
-                                    {1, 21, 300, 1, 8, 1}, {1, 1, 1, 1, 1, 0}, {1, 64, 64, 2, 16, 1}, {1, 90, 270, 1, 33, 0},
-                                    {1, 100, 100, 2, 40, 1}};
-    const size_t all = sizeof cases / sizeof *cases, count = kernel_check_kind() == WEIR_CPU ? all : EFFORT(all, 3, 2);
+    const size_t count = kernel_check_kind() == WEIR_CPU ? all : EFFORT(all, 3, 2);
     for (size_t i = 0; i < count; i++)
         for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
             if (EFFORT(FULL(0, i > 2 && half % 2 != (int)i % 2), half % 2 != (int)i % 2, half % 2 != (int)i % 2) &&
@@ -395,21 +423,47 @@ Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
         }
 }
 
+#define CHECK_ATTENTIONS(...)                                             \
+    do {                                                                  \
+        static const attention_case cases_[] = {__VA_ARGS__};             \
+        check_attentions(cases_, sizeof cases_ / sizeof *cases_);         \
+    } while (0)
+#define SIZES(b, s, k, h, w, ...) {.batch = b, .seq = s, .keys = k, .heads = h, .head_dim = w, .causal = __VA_ARGS__}
+
+Test(half, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
+{
+    CHECK_ATTENTIONS(SIZES(2, 5, 7, 3, 4, 0), SIZES(1, 70, 70, 2, 64, 1), SIZES(1, 70, 90, 1, 128, 0), SIZES(2, 0, 4, 1, 4, 0),
+                     SIZES(1, 130, 601, 2, 8, 0), SIZES(1, 331, 331, 1, 7, 1), SIZES(1, 300, 20, 1, 8, 1),
+                     SIZES(1, 21, 300, 1, 8, 1), SIZES(1, 1, 1, 1, 1, 0), SIZES(1, 64, 64, 2, 16, 1), SIZES(1, 90, 270, 1, 33, 0),
+                     SIZES(1, 100, 100, 2, 40, 1));
+}
+
+/* Heads of 8 and 16 go by tensor cores, where they are. */
+Test(half, groups_windows_and_masks_of_attention_are_near_those_of_f32, .timeout = 120)
+{
+    CHECK_ATTENTIONS(SIZES(2, 37, 37, 4, 16, 1, .group = 2, .window = 9, .masked = 2), SIZES(3, 21, 70, 4, 8, 0, .group = 2, .masked = 1),
+                     SIZES(1, 90, 90, 2, 16, 1, .window = 20), SIZES(2, 9, 9, 6, 5, 1, .group = 3, .window = 3, .masked = 1),
+                     SIZES(1, 100, 20, 1, 8, 1, .window = 11), SIZES(1, 300, 600, 2, 24, 0, .group = 2),
+                     SIZES(2, 70, 300, 1, 8, 0, .masked = 2), SIZES(1, 600, 600, 1, 8, 1, .window = 100));
+}
+
 /* Behind rows that were kept in f32: the position, i32, is one of 0 .. 9. */
 Test(half, attention_behind_kept_rows_is_that_of_f32_rounded_once, .timeout = 60)
 {
-    const kept_words one = {16, 0.25}, odd = {7, 1};
+    const kept_words one = {16, 0.25, 0}, odd = {7, 1, 0}, near = {7, 1, 4};
     const weir_type position = {WEIR_I32, SHAPE(1, 1)};
     CHECK_HALVES({&op_attention_kept, &one, 6,
                   {F32(1, 1, 32), F32(1, 1, 32), F32(1, 1, 32), F32(1, 40, 32), F32(1, 40, 32), position}, 0},
                  {&op_attention_kept, &odd, 6,
-                  {F32(2, 5, 21), F32(2, 5, 21), F32(2, 5, 21), F32(2, 14, 21), F32(2, 14, 21), position}, 0});
+                  {F32(2, 5, 21), F32(2, 5, 21), F32(2, 5, 21), F32(2, 14, 21), F32(2, 14, 21), position}, 0},
+                 {&op_attention_kept_masked, &near, 7,
+                  {F32(2, 5, 42), F32(2, 5, 14), F32(2, 5, 14), F32(2, 14, 14), F32(2, 14, 14), position, F32(2, 1, 5, 14)}, 0});
 }
 
 /* And in halves. */
 Test(half, rows_are_kept_in_halves_too, .timeout = 60)
 {
-    const kept_words words = {16, 0.25};
+    const kept_words words = {16, 0.25, 0};
     for (int half = WEIR_F16; half <= WEIR_BF16; half++) {
         const half_case at = {&op_attention_kept, &words, 6, {{0}}, 0};
         kernel_check narrow = kernel_check_new(at.op, at.attrs, SEED), wide = kernel_check_new(at.op, at.attrs, SEED);
@@ -519,8 +573,8 @@ Test(half_amx, products_of_tensors_are_near_those_of_f32, .timeout = 60)
 
 Test(half_amx, attention_is_near_that_of_f32_and_so_is_its_gradient, .timeout = 120)
 {
-    const attention_case cases[] = {{2, 5, 7, 3, 4, 0}, {1, 130, 201, 2, 8, 0}, {1, 131, 131, 1, 7, 1},
-                                    {1, 70, 70, 2, 64, 1}};
+    const attention_case cases[] = {SIZES(2, 5, 7, 3, 4, 0), SIZES(1, 130, 201, 2, 8, 0), SIZES(1, 131, 131, 1, 7, 1),
+                                    SIZES(1, 70, 70, 2, 64, 1)};
     amx_machine_enter();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         check_attention(cases[i], WEIR_BF16);

@@ -152,15 +152,18 @@ static void any_window(lone_call *c, const weir_op *op)
 }
 
 /* Inputs that random types hardly ever match, taken from another op: its input i, or its output o as ~o, or POSITION:
- * one i32, or SCALAR: one f32, or PAIR: two. */
-enum { POSITION = 100, SCALAR, PAIR };
+ * one i32, or SCALAR: one f32, or PAIR: two, or MASK: a value for each row of input 1. */
+enum { POSITION = 100, SCALAR, PAIR, MASK };
 typedef struct recipe {
     const weir_op *grad, *forward;
-    int count, from[6];
+    int count, from[7];
 } recipe;
 static const recipe recipes[] = {
     {&op_attention_grad, &op_attention, 6, {0, 1, 2, ~0, ~1, ~0}},
     {&op_attention_kept, &op_attention, 6, {0, 0, 0, 1, 1, POSITION}},
+    {&op_attention_masked, &op_attention, 4, {0, 1, 2, MASK}},
+    {&op_attention_masked_grad, &op_attention_masked, 7, {0, 1, 2, ~0, ~1, ~0, MASK}},
+    {&op_attention_kept_masked, &op_attention, 7, {0, 0, 0, 1, 1, POSITION, MASK}},
     {&op_cross_entropy_grad, &op_cross_entropy, 4, {0, 1, ~1, ~0}},
     {&op_class_lse_grad, &op_cross_entropy, 5, {0, 1, 0, 0, ~1}},
     {&op_class_loss, &op_cross_entropy, 3, {0, ~1, 1}},
@@ -206,7 +209,7 @@ static bool try_inputs(lone_call *c, const weir_op *op, int in_count)
 
 static bool try_recipe(lone_call *c, const recipe *r)
 {
-    weir_type in[6] = {0};
+    weir_type in[7] = {0};
     any_words(c, r->grad);
     for (int i = 0; i < r->forward->in_min; i++)
         c->in[i] = (weir_type){any_dtype(c), i ? shape_beside(c, &c->in[0].shape) : any_shape(c)};
@@ -217,6 +220,7 @@ static bool try_recipe(lone_call *c, const recipe *r)
         in[i] = r->from[i] == POSITION ? (weir_type){WEIR_I32, {0}}
                 : r->from[i] == SCALAR ? (weir_type){WEIR_F32, {0}}
                 : r->from[i] == PAIR   ? (weir_type){WEIR_F32, {1, {2}}}
+                : r->from[i] == MASK   ? (weir_type){one_in(c, 2) ? WEIR_U8 : WEIR_F32, {2, {c->in[0].shape.dim[0], c->in[1].shape.dim[1]}}}
                 : r->from[i] < 0       ? c->out[~r->from[i]]
                                        : c->in[r->from[i]];
     memcpy(c->in, in, sizeof in);

@@ -186,6 +186,40 @@ Test(signatures, of_dropout_and_casts, .timeout = 60)
 }
 
 /* The gradient reads the maximum itself, so it is run on one that was computed. */
+/* With a mask of one sequence and one head, and with one of all. */
+Test(signatures, of_attention_of_groups_with_a_window_and_a_mask, .timeout = 60)
+{
+    const struct { int64_t head_dim, causal; double scale; int64_t window; } whole = {4, 1, 0.5, 3};
+    const struct { int64_t head_dim; double scale; int64_t window; } kept = {4, 0.5, 3};
+    const weir_shape masks[] = {SHAPE(5, 7), SHAPE(1, 7), SHAPE(5, 6, 7, 7), SHAPE(1, 6, 1, 7)};
+    for (int i = 0; i < 8; i++) {
+        const int64_t columns = i % 2 ? 12 : 4; /* of k: 3 heads or one */
+        kernel_check c = kernel_check_new(&op_attention_masked, &whole, SEED), k = kernel_check_new(&op_attention_kept_masked, &kept, SEED);
+        for (int in = 0; in < 3; in++)
+            kernel_check_in(&c, WEIR_F32, SHAPE(5, 7, in ? columns : 24));
+        kernel_check_in(&c, i < 4 ? WEIR_U8 : WEIR_F32, masks[i / 2]);
+        check(&c);
+        for (int in = 0; in < 5; in++)
+            kernel_check_in(&k, WEIR_F32, SHAPE(5, in < 3 ? 1 : 7, in ? columns : 24));
+        *(int32_t *)kernel_check_in(&k, WEIR_I32, SHAPE())->data = 4;
+        if (i / 2 != 2)
+            kernel_check_in(&k, i < 4 ? WEIR_U8 : WEIR_F32, masks[i / 2]);
+        check(&k);
+    }
+}
+
+Test(signatures, of_rotary_positions, .timeout = 60)
+{
+    const struct { int64_t sizes[5]; double base[4]; } rope = {{4, 4, 0, 0, 0}, {100, 1, 0, 0}};
+    check_one(&op_rope, &rope, SHAPE(5, 7, 12));
+    for (int each = 0; each < 2; each++) {
+        kernel_check c = kernel_check_new(&op_rope, &rope, SEED);
+        kernel_check_in(&c, WEIR_F32, SHAPE(5, 7, 12));
+        kernel_check_in(&c, WEIR_I32, each ? SHAPE(5, 7) : SHAPE(1));
+        check(&c);
+    }
+}
+
 Test(signatures, of_the_gradient_of_max, .timeout = 60)
 {
     reduce_attrs attrs = {{1}, 1, 0};

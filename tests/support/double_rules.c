@@ -11,6 +11,7 @@
 #define norm norm_sizes
 #include "graph/verify/rules_reduce.c"
 #undef norm
+#include "graph/verify/rules_attention.c"
 #include "graph/verify/rules_model.c"
 #include "graph/verify/rules_loss.c"
 #include "graph/verify/rules_update.c"

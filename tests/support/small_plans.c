@@ -228,6 +228,40 @@ static weir_plan *indexes(weir_graph *g)
     return weir_compile(g, .micro_batches = 2);
 }
 
+/* ---- llama ---- */
+
+/* Attention of queries and keys that turn by their positions. */
+static weir_tensor *llama_linear(weir_tensor *x, int64_t out, weir_sbp weight)
+{
+    return weir_linear(x, out, .no_bias = true, .weight = {weight});
+}
+
+static weir_tensor *llama_block(weir_tensor *x, weir_tensor *places, weir_tensor *mask)
+{
+    weir_tensor *h = weir_rmsnorm(x), *q = weir_rope(llama_linear(h, DIM, S(1)), NULL, .heads = 4);
+    weir_tensor *k = weir_rope(llama_linear(h, DIM / 2, S(1)), places, .heads = 2, .interleaved = true);
+    weir_tensor *v = llama_linear(h, DIM / 2, S(1));
+    weir_tensor *a = weir_attention(q, k, v, .heads = 4, .kv_heads = 2, .causal = true, .window = 2, .mask = mask);
+    x = weir_add(x, llama_linear(a, DIM, S(0)));
+    return weir_add(x, llama_linear(weir_silu(llama_linear(weir_rmsnorm(x), 2 * DIM, S(1))), DIM, S(0)));
+}
+
+static weir_plan *llama(weir_graph *g)
+{
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+    {
+        weir_tensor *tokens = weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "tokens", .micro = true);
+        weir_tensor *places = weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "places", .micro = true);
+        weir_tensor *mask = weir_input(g, WEIR_F32, {BATCH, SEQ}, .name = "mask", .micro = true);
+        weir_tensor *x = llama_block(llama_block(weir_embedding(tokens, VOCAB, DIM), places, mask), places, mask);
+        weir_tensor *row = weir_slice(x, 1, 0, 1), *few = weir_slice(x, 2, 0, DIM / 2), *first = weir_slice(few, 1, 0, 1);
+        weir_tensor *at = weir_argmax(weir_slice(weir_reshape(mask, {BATCH * SEQ}), 0, 0, SEQ));
+        weir_fetch(weir_attention_kept(row, first, first, few, few, at, .heads = 4, .kv_heads = 2, .window = 2), .name = "next");
+        weir_train(weir_cross_entropy(weir_linear(weir_rmsnorm(x), VOCAB, .no_bias = true), tokens), weir_adamw(.clip_norm = 1));
+    }
+    return weir_compile(g, .micro_batches = 2);
+}
+
 /* ---- optimizers ---- */
 
 static weir_plan *updated(weir_graph *g, weir_optimizer optimizer)
@@ -378,7 +412,7 @@ static weir_plan *make(int which, bool with_graph)
 {
     static weir_plan *(*const makers[SMALL_PLANS])(weir_graph *g) = {mlp, gpt, zoo, pair, chains, filed_adamw,
                                                                         filed_gpt, filed_sgd, choices, indexes, adam, adagrad, lion, lamb,
-                                                                        nesterov, filed_adam, filed_adagrad, filed_lion, filed_nesterov};
+                                                                        nesterov, filed_adam, filed_adagrad, filed_lion, filed_nesterov, llama};
     weir_graph *g = weir_graph_new("small");
     weir_plan *plan = g ? makers[which](g) : NULL;
     if (!plan || (with_graph && table_keep(plan, g))) {

@@ -6,6 +6,7 @@
  *     pair    two programs over the same parameters and states, on two devices
  *     chains  the zoo, with chains of kernels in one pass
  *     choices functions of elements, comparisons, and what goes by them
+ *     llama   two blocks with rotary positions, groups of heads, a window and a mask; rows behind kept ones; the weights split
  *     filed   a network with AdamW, gpt, and the network with SGD, in as little memory as can be, the rest on a disk
  */
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H
@@ -13,7 +14,7 @@
 
 #include "graph/plan/form/plan.h"
 
-enum { SMALL_PLANS = 19 };
+enum { SMALL_PLANS = 20 };
 
 /* Owned by the caller; without bindings. A mistake is said, and aborts. */
 weir_plan *small_plan(int which);

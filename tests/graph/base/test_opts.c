@@ -231,6 +231,7 @@ static weir_status call(const weir_kernel_args *args)
     X(embedding_with, op, weir_embedding_with_at(ids, x, o))                \
     X(attention, attention, weir_attention_at(x, x, x, o))                  \
     X(attention_kept, attention_kept, weir_attention_kept_at(x, x, x, x, x, ids, o)) \
+    X(rope, rope, weir_rope_at(x, NULL, o))                                 \
     X(append, op, weir_append_at(x, x, ids, o))                             \
     X(cross_entropy, cross_entropy, weir_cross_entropy_at(x, ids, o))       \
     X(sum, reduce, weir_sum_at(x, o))                                       \

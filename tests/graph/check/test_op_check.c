@@ -104,6 +104,18 @@ Test(op_check, attention_embedding_and_losses_pass)
 {
     struct { int64_t heads, causal; double scale; } attention = {2, 1, 0.5};
     PASSES(&op_attention, .attrs = &attention, .inputs = {F32(3, 5, 8), F32(3, 5, 8), F32(3, 5, 8)}, .gradient_outputs = 1);
+    PASSES(&op_attention, .attrs = &attention, .inputs = {F32(3, 5, 12), F32(3, 5, 4), F32(3, 5, 4)}, .gradient_outputs = 1);
+    PASSES(&op_attention, .attrs = &attention, .inputs = {F32(3, 5, 12), F32(3, 5, 2), F32(3, 5, 2)}, .gradient_outputs = 1);
+    struct { int64_t heads, causal; double scale; int64_t window; } masked = {2, 1, 0.5, 3};
+    PASSES(&op_attention_masked, .attrs = &masked, .inputs = {F32(3, 5, 8), F32(3, 5, 8), F32(3, 5, 8)}, .gradient_outputs = 1);
+    PASSES(&op_attention_masked, .attrs = &masked, .gradient_outputs = 1,
+           .inputs = {F32(3, 5, 12), F32(3, 5, 6), F32(3, 5, 6), WEIR_ARRAY(NULL, WEIR_U8, 3, 6, 1, 5)});
+    PASSES(&op_attention_masked, .attrs = &masked, .gradient_outputs = 1,
+           .inputs = {F32(3, 5, 8), F32(3, 5, 2), F32(3, 5, 2), WEIR_ARRAY(NULL, WEIR_U8, 3, 5)});
+    struct { int64_t sizes[5]; double base[4]; } rope = {{4, 4, 0, 0, 0}, {100, 1, 0, 0}};
+    PASSES(&op_rope, .attrs = &rope, .inputs = {F32(3, 5, 8)});
+    PASSES(&op_rope, .attrs = &rope, .inputs = {F32(3, 5, 8), I32(1)});
+    PASSES(&op_rope, .attrs = &rope, .inputs = {F32(3, 5, 8), I32(3, 5)});
     PASSES(&op_embedding, .inputs = {I32(5, 3), F32(10, 7)});
     PASSES(&op_cross_entropy, .attrs = (int64_t[2]){0, 0}, .inputs = {F32(5, 10), I32(5)}, .gradient_outputs = 1);
 }

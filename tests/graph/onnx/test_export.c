@@ -230,6 +230,19 @@ static void windows(weir_graph *g)
     FETCH(corners, weir_resize(x, {2, 4, 13, 7}, .mode = WEIR_RESIZE_LINEAR, .coordinates = WEIR_COORDINATES_ALIGN_CORNERS));
 }
 
+/* As Llama and BERT have it. */
+static void heads(weir_graph *g)
+{
+    weir_tensor *x = TENSOR(g, {2, 5, 12}, .name = "x"), *k = TENSOR(g, {2, 5, 6}, .name = "k"), *v = TENSOR(g, {2, 5, 6}, .name = "v");
+    weir_tensor *hidden = weir_input(g, WEIR_U8, {2, 5}, .name = "hidden"), *bias = TENSOR(g, {1, 4, 5, 5}, .name = "bias");
+    FETCH(rope, weir_rope(x, NULL, .heads = 3)), FETCH(pairs, weir_rope(x, NULL, .heads = 3, .interleaved = true, .base = 500));
+    FETCH(part, weir_rope(x, NULL, .heads = 2, .rotary_dim = 4));
+    FETCH(scaled, weir_rope(x, NULL, .scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 64}));
+    FETCH(groups, weir_attention(x, k, v, .heads = 4, .kv_heads = 2)), FETCH(window, weir_attention(x, k, v, .heads = 4, .kv_heads = 2, .causal = true, .window = 2));
+    FETCH(padding, weir_attention(x, k, v, .heads = 4, .kv_heads = 2, .mask = hidden)), FETCH(biased, weir_attention(x, x, x, .heads = 4, .mask = bias));
+    FETCH(nothing, weir_attention(x, x, x, .heads = 2, .mask = weir_and(hidden, weir_not(hidden))));
+}
+
 /* An op in its half form needs nodes around it. */
 static void halves(weir_graph *g)
 {
@@ -241,7 +254,7 @@ static void halves(weir_graph *g)
 static const struct group {
     const char *name;
     void (*build)(weir_graph *g);
-} groups[] = {{"functions", functions}, {"pairs", pairs}, {"shapes", shapes}, {"layers", layers}, {"windows", windows}, {"halves", halves}};
+} groups[] = {{"functions", functions}, {"pairs", pairs}, {"shapes", shapes}, {"layers", layers}, {"windows", windows}, {"heads", heads}, {"halves", halves}};
 
 static weir_graph *graph_of(const struct group *group)
 {
@@ -296,6 +309,9 @@ static void kept_rows(weir_graph *g)
     weir_tensor *x = TENSOR(g, {1, 2, 6}, .name = "x"), *rows = weir_linear(x, 6, .name = "rows"), *where = weir_input(g, WEIR_I32, {0}, .name = "where");
     weir_tensor *position = weir_add(where, weir_constant(g, WEIR_I32, {0}, .value = 3)), *keys = weir_linear(TENSOR(g, {1, 8, 6}, .name = "kept"), 6, .name = "keys");
     FETCH(seen, weir_attention_kept(rows, rows, rows, keys, keys, position, .heads = 2)), FETCH(appended, weir_append(keys, rows, position));
+    weir_tensor *hidden = weir_input(g, WEIR_U8, {1, 8}, .name = "hidden"), *wide = weir_concat(2, {rows, rows});
+    FETCH(masked, weir_attention_kept(wide, rows, rows, keys, keys, position, .heads = 4, .kv_heads = 2, .window = 3, .mask = hidden));
+    FETCH(turned, weir_rope(rows, position, .heads = 3)), FETCH(each, weir_rope(rows, weir_input(g, WEIR_I32, {1, 2}, .name = "each_at"), .heads = 3));
 }
 
 /* How many rows are read is data there, so weir does not read the file again; tests/models/run has ONNX Runtime do it. */

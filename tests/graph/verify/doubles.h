@@ -292,6 +292,7 @@ static inline field_value field_from_exact(weir_exact a)
 #define rules_conv double_rules_conv
 #define rules_element double_rules_element
 #define rules_reduce double_rules_reduce
+#define rules_attention double_rules_attention
 #define rules_model double_rules_model
 #define rules_loss double_rules_loss
 #define rules_update double_rules_update

@@ -194,8 +194,14 @@ static weir_tensor *model(weir_graph *g)
     weir_tensor *ids = weir_input(g, WEIR_I32, {2, 4}, .name = "ids", .micro = true);
     weir_tensor *labels = weir_input(g, WEIR_I32, {2, 4}, .name = "labels", .micro = true);
     weir_tensor *table = matrix(g, 7, 8, "table"), *x = weir_dropout(weir_embedding_with(ids, table), 0.3, .name = "drop");
-    weir_tensor *y = weir_attention(weir_linear(x, 8, .name = "q"), weir_linear(x, 8, .name = "k"), weir_linear(x, 8, .name = "v"),
+    weir_tensor *q = weir_rope(weir_linear(x, 8, .name = "q"), NULL, .heads = 2);
+    weir_tensor *k = weir_rope(weir_linear(x, 8, .name = "k"), NULL, .heads = 2, .interleaved = true);
+    weir_tensor *y = weir_attention(q, k, weir_linear(x, 8, .name = "v"),
                                     .heads = 2, .causal = true);
+    weir_tensor *few = weir_linear(x, 4, .name = "few", .no_bias = true), *mask = weir_input(g, WEIR_U8, {2, 4}, .name = "mask", .micro = true);
+    weir_tensor *bias = weir_input(g, WEIR_F32, {2, 1, 4}, .name = "bias");
+    y = weir_add(y, weir_attention(q, few, few, .heads = 4, .kv_heads = 2, .causal = true, .window = 2, .mask = mask));
+    y = weir_add(y, weir_attention(q, k, x, .heads = 2, .mask = weir_reshape(bias, {1, 2, 1, 4})));
     weir_tensor *logits = weir_matmul(weir_add(x, y), table, .trans_b = true); /* the table is tied */
     return weir_cross_entropy(logits, labels, .ignore = true, .ignore_index = 3);
 }

@@ -689,7 +689,7 @@ Test(rules, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
 Test(rules, each_table_is_held_against_kernels)
 {
     const rule_entry *const held[] = {rules_core, rules_product, rules_conv, rules_element, rules_reduce, rules_model, rules_loss,
-                                      rules_update, rules_index};
+                                      rules_update, rules_index, rules_attention};
     cr_assert_eq(sizeof tables, sizeof held, "a table of rules has no cases here");
     for (size_t t = 0; t < sizeof held / sizeof *held; t++)
         cr_expect_eq(tables[t], held[t]);

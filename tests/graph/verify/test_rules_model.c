@@ -5,25 +5,51 @@ TestSuite(rules_of_models, .timeout = 60);
 
 /* ---- attention ---- */
 
-/* Adds inputs q, k and v to a call, and the outputs that the op `attention` makes of them. */
+static bool is_masked(const rule_check *c)
+{
+    return strstr(c->op->name, "masked") != NULL;
+}
+
+static int64_t one_or(rule_check *c, int64_t size)
+{
+    return check_coin(c) ? 1 : size;
+}
+
+/* Adds a mask to a call that may have one. In some, a row sees no key. */
+static void make_mask(rule_check *c, int64_t batch, int64_t heads, int64_t rows, int64_t keys)
+{
+    if (!is_masked(c) || !check_from(c, 0, 2))
+        return;
+    const weir_dtype dtype = check_coin(c) ? WEIR_U8 : WEIR_F32;
+    const weir_shape all = SHAPE(one_or(c, batch), one_or(c, heads), one_or(c, rows), keys), few = SHAPE(all.dim[0], keys);
+    const weir_view *mask = check_in(c, dtype, check_coin(c) ? all : few);
+    if (dtype == WEIR_U8)
+        check_fill(c, mask, 0, 2);
+}
+
+/* Adds inputs q, k and v to a call (, a mask), and the outputs that the op `attention` makes of them. */
 static void make_attention(rule_check *c)
 {
-    const int64_t width = check_from(c, 1, 5), heads = check_size(c, 3), batch = check_size(c, 3), dim = heads * width;
-    const int64_t queries = check_size(c, 7), keys = check_from(c, 1, 7);
+    const int64_t width = check_from(c, 1, 5), shared = check_size(c, 3), batch = check_size(c, 3), group = check_from(c, 1, 3);
+    const int64_t queries = check_size(c, 7), keys = check_from(c, 1, 7), heads = shared * group;
+    const bool causal = check_coin(c);
     check_int(c, "head_dim", 0, width);
-    check_int(c, "causal", 0, check_coin(c));
+    check_int(c, "causal", 0, causal);
     check_real(c, "scale", check_between(c, 0.2, 1));
-    check_in(c, WEIR_F32, SHAPE(batch, queries, dim));
-    check_in(c, WEIR_F32, SHAPE(batch, keys, dim));
-    check_in(c, WEIR_F32, SHAPE(batch, keys, dim));
-    check_out(c, WEIR_F32, SHAPE(batch, queries, dim));
+    if (is_masked(c))
+        check_int(c, "window", 0, causal ? check_from(c, 0, 4) : 0);
+    check_in(c, WEIR_F32, SHAPE(batch, queries, heads * width));
+    check_in(c, WEIR_F32, SHAPE(batch, keys, shared * width));
+    check_in(c, WEIR_F32, SHAPE(batch, keys, shared * width));
+    make_mask(c, batch, heads, queries, keys);
+    check_out(c, WEIR_F32, SHAPE(batch, queries, heads * width));
     check_out(c, WEIR_F32, SHAPE(batch, heads, queries));
 }
 
-/* q, k, v, out, lse, dout -> dq, dk, dv */
+/* q, k, v, out, lse, dout (, mask) -> dq, dk, dv */
 static void make_attention_grad(rule_check *c)
 {
-    rule_check forward = check_new("attention", c->seed);
+    rule_check forward = check_new(is_masked(c) ? "attention_masked" : "attention", c->seed);
     make_attention(&forward);
     check_run(&forward);
     memcpy(c->words, forward.words, sizeof c->words);
@@ -32,25 +58,55 @@ static void make_attention_grad(rule_check *c)
     for (int o = 0; o < 2; o++)
         check_in_of(c, &forward.out[o]);
     check_in(c, WEIR_F32, forward.out[0].shape);
+    if (forward.in_count > 3)
+        check_in_of(c, &forward.in[3]);
     for (int i = 0; i < 3; i++)
         check_out(c, WEIR_F32, forward.in[i].shape);
     check_free(&forward);
 }
 
-/* q, k, v, kept keys, kept values, position -> out */
+/* q, k, v, kept keys, kept values, position (, mask) -> out */
 static void make_attention_kept(rule_check *c)
 {
-    const int64_t width = check_from(c, 1, 5), dim = check_size(c, 3) * width, batch = check_size(c, 3);
+    const int64_t width = check_from(c, 1, 5), shared = check_size(c, 3), dim = shared * width, batch = check_size(c, 3);
     const int64_t rows = check_from(c, 1, 4), room = rows + check_from(c, 0, 5), position = check_from(c, -1, room - rows + 1);
+    const int64_t group = check_from(c, 1, 3);
     check_int(c, "head_dim", 0, width);
     check_real(c, "scale", check_between(c, 0.2, 1));
-    for (int i = 0; i < 3; i++)
+    if (is_masked(c))
+        check_int(c, "window", 0, check_from(c, 0, 4));
+    check_in(c, WEIR_F32, SHAPE(batch, rows, group * dim));
+    for (int i = 0; i < 2; i++)
         check_in(c, WEIR_F32, SHAPE(batch, rows, dim));
     for (int i = 0; i < 2; i++)
         check_in(c, WEIR_F32, SHAPE(batch, room, dim));
     check_set(check_in(c, WEIR_I32, SHAPE()), (double)position);
-    check_out(c, WEIR_F32, SHAPE(batch, rows, dim));
+    make_mask(c, batch, group * shared, rows, room);
+    check_out(c, WEIR_F32, SHAPE(batch, rows, group * dim));
     c->refuses = position < 0 || position > room - rows;
+}
+
+/* x (, position) -> y; .base of a few columns turns all of them by much */
+static void make_rope(rule_check *c)
+{
+    const int64_t columns = 2 * check_from(c, 1, 3), width = columns + check_from(c, 0, 3), dim = check_size(c, 3) * width;
+    const int64_t batch = check_size(c, 3), rows = check_size(c, 5);
+    const bool bands = check_coin(c);
+    check_int(c, "head_dim", 0, width);
+    check_int(c, "rotary_dim", 0, columns);
+    check_int(c, "interleaved", 0, check_coin(c));
+    check_int(c, "inverse", 0, check_coin(c));
+    check_int(c, "original_max_position", 0, bands ? check_from(c, 4, 200) : 0);
+    check_real(c, "base", check_between(c, 2, 100));
+    check_real(c, "factor", check_between(c, 1, 8));
+    check_real(c, "low_freq_factor", check_between(c, 0.2, 1));
+    check_real(c, "high_freq_factor", check_between(c, 1.2, 4));
+    check_in(c, WEIR_F32, SHAPE(batch, rows, dim));
+    if (check_coin(c))
+        check_in(c, WEIR_I32, SHAPE(batch, rows));
+    else if (check_coin(c))
+        check_set(check_in(c, WEIR_I32, SHAPE()), (double)check_from(c, -3, 9));
+    check_out(c, WEIR_F32, SHAPE(batch, rows, dim));
 }
 
 /* ---- embedding ---- */
@@ -101,13 +157,16 @@ static void make_embedding_grad(rule_check *c)
     check_place(c, check_out(c, WEIR_F32, SHAPE(rows, dim)), 0, start, vocab);
 }
 
-static const check_case model_cases[] = {
+static const check_case attention_cases[] = {
     {"attention", make_attention}, {"attention_grad", make_attention_grad}, {"attention_kept", make_attention_kept},
-    {"embedding", make_embedding}, {"embedding_grad", make_embedding_grad},
+    {"attention_masked", make_attention}, {"attention_masked_grad", make_attention_grad},
+    {"attention_kept_masked", make_attention_kept}, {"rope", make_rope},
 };
+static const check_case model_cases[] = {{"embedding", make_embedding}, {"embedding_grad", make_embedding_grad}};
 
 Test(rules_of_models, attention_and_embeddings_compute_what_their_kernels_compute)
 {
+    CHECK_TABLE(rules_attention, attention_cases, check_run);
     CHECK_TABLE(rules_model, model_cases, check_run);
 }
 
@@ -449,6 +508,7 @@ Test(rules_of_models, an_update_computes_what_its_kernel_computes)
 
 Test(rules_of_models, no_rule_writes_behind_its_operands_when_sizes_do_not_fit)
 {
+    CHECK_TABLE(rules_attention, attention_cases, check_shaken);
     CHECK_TABLE(rules_model, model_cases, check_shaken);
     CHECK_TABLE(rules_loss, loss_cases, check_shaken);
     CHECK_TABLE(rules_update, update_cases, check_shaken);

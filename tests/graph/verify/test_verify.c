@@ -129,6 +129,63 @@ Test(verify, elements_by_index_are_right_in_every_layout)
     }
 }
 
+/* Projections that turn by rotary positions: of whole rows, of positions that are an input. */
+static weir_graph *positioned(weir_sbp first, weir_sbp second)
+{
+    weir_graph *g = weir_graph_new("positioned");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-5", .shape = {2, 3})) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {6, 7, 24}, .name = "x", .sbp = {first, second}, .micro = true);
+        weir_tensor *w = weir_param(g, WEIR_F32, {7, 24}, .name = "w", .init = WEIR_NORMAL(0.5)), *h = weir_add(x, w);
+        weir_tensor *places = weir_input(g, WEIR_I32, {6, 7}, .name = "places", .micro = true), *at = weir_input(g, WEIR_I32, {1}, .name = "at");
+        weir_tensor *q = weir_rope(h, NULL, .heads = 6), *k = weir_rope(h, places, .heads = 2, .interleaved = true, .rotary_dim = 6);
+        weir_tensor *v = weir_rope(h, at, .heads = 3, .base = 500000,
+                                   .scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position = 64});
+        weir_train(weir_mean(weir_mul(weir_add(q, k), v)), weir_sgd(.lr = 0.1));
+    }
+    return graph_made(g);
+}
+
+Test(verify, rotary_positions_are_right_in_every_layout)
+{
+    const weir_sbp sbps[] = {WEIR_AUTO, WEIR_B, WEIR_S(0), WEIR_S(1), WEIR_S(2), WEIR_P};
+    for (size_t i = 0; i < sizeof sbps / sizeof *sbps; i++) {
+        weir_graph *g = positioned(sbps[i], sbps[(i + 2) % 6]);
+        cr_assert_eq(weir_gradients_verify(g, .seed = SEED), WEIR_OK, "%s", weir_error());
+        expect_right(g, weir_compile(g, .micro_batches = 1 + (int)i % 2, .precision = i % 3 ? WEIR_F32 : WEIR_BF16), "positioned");
+        weir_graph_free(g);
+    }
+}
+
+/* Groups of heads, windows and masks, split over both axes. */
+static weir_graph *attending(weir_sbp first, weir_sbp second)
+{
+    weir_graph *g = weir_graph_new("attending");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-5", .shape = {2, 3})) {
+        weir_tensor *x = weir_input(g, WEIR_F32, {6, 4, 24}, .name = "x", .sbp = {first, second}, .micro = true);
+        weir_tensor *pads = weir_input(g, WEIR_U8, {6, 4}, .name = "pads", .micro = true), *at = weir_input(g, WEIR_I32, {1}, .name = "at");
+        weir_tensor *bias = weir_input(g, WEIR_F32, {12, 4, 4}, .name = "bias"), *cache = weir_input(g, WEIR_F32, {6, 7, 12}, .name = "cache", .micro = true);
+        weir_tensor *q = weir_linear(x, 24, .name = "q"), *few = weir_linear(x, 12, .name = "few"), *one = weir_linear(x, 2, .name = "one");
+        bias = weir_reshape(bias, {1, 12, 4, 4});
+        weir_tensor *y = weir_attention(q, few, few, .heads = 12, .kv_heads = 6, .causal = true, .window = 2, .mask = pads);
+        y = weir_add(y, weir_attention(q, one, one, .heads = 12, .kv_heads = 1, .mask = bias));
+        y = weir_add(y, weir_attention(q, few, few, .heads = 12, .kv_heads = 6));
+        weir_fetch(weir_attention_kept(q, few, few, cache, cache, at, .heads = 12, .kv_heads = 6, .window = 3), .name = "kept");
+        weir_train(weir_mean(weir_mul(y, y)), weir_sgd(.lr = 0.1));
+    }
+    return graph_made(g);
+}
+
+Test(verify, groups_of_heads_windows_and_masks_are_right_in_every_layout)
+{
+    const weir_sbp sbps[] = {WEIR_AUTO, WEIR_B, WEIR_S(0), WEIR_S(1), WEIR_S(2), WEIR_P};
+    for (size_t i = 0; i < sizeof sbps / sizeof *sbps; i++) {
+        weir_graph *g = attending(sbps[i], sbps[(i + 2) % 6]);
+        cr_assert_eq(weir_gradients_verify(g, .seed = SEED), WEIR_OK, "%s", weir_error());
+        expect_right(g, weir_compile(g, .micro_batches = 1 + (int)i % 2, .precision = i % 3 ? WEIR_F32 : WEIR_BF16), "attending");
+        weir_graph_free(g);
+    }
+}
+
 Test(verify, random_models_are_right_in_random_layouts)
 {
     for (uint64_t model = 0; model < MODELS; model++)
