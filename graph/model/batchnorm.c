@@ -113,7 +113,7 @@ static void move_both(const batchnorm *b, weir_tensor *mean, weir_tensor *var)
 
 /* ---- the layer ---- */
 
-/* Of x -> the result without the bias. */
+/* x -> the result without the bias. */
 static weir_tensor *normalised(const batchnorm *b)
 {
     const bool trains = weir_graph_trains(b->x->graph);

@@ -14,7 +14,7 @@ int trainer_log_open(trainer *t);
 /* The step that was done last took so many seconds. */
 void trainer_log_step(trainer *t, double seconds);
 
-/* What the judge said last. */
+/* The last result of the judge. */
 void trainer_log_judged(trainer *t);
 
 /* At the end of the training. */
