@@ -148,7 +148,7 @@ typedef struct weir_checkpoint_create_opts {
 
 /* Returns OK if a new checkpoint may have this path: nothing is there, or an empty folder, or a checkpoint of weir's, or a
  * .safetensors file that weir has written, or a symbolic link to one of these two. E_IO: something else is there, which the
- * error names. */
+ * error names; or the path ends with .gguf. */
 weir_status weir_checkpoint_may_replace(const char *path);
 
 /* Begins a checkpoint that will be the folder `path`, or a single file if `path` ends with ".safetensors". Makes the folders
