@@ -142,6 +142,8 @@ static const struct gguf_type types[] = {
     {34, "TQ1_0", 256, 54, WEIR_DTYPE_NONE, NULL},
     {35, "TQ2_0", 256, 66, WEIR_DTYPE_NONE, NULL},
     {39, "MXFP4", 32, 17, WEIR_DTYPE_NONE, NULL},
+    {40, "NVFP4", 64, 36, WEIR_DTYPE_NONE, NULL},
+    {41, "Q1_0", 128, 18, WEIR_DTYPE_NONE, NULL},
 };
 enum { TYPES = sizeof types / sizeof *types };
 
