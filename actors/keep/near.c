@@ -1,4 +1,4 @@
-/* actors/keep/near.c: see the header. A checkpoint is a folder with an index, or a .safetensors file. */
+/* actors/keep/near.c: see the header. A checkpoint is a folder with an index, or a .safetensors or .gguf file. */
 #include "actors/keep/near.h"
 
 #include "actors/keep/format/index.h"
@@ -16,7 +16,7 @@ static bool is_checkpoint(const char *folder, const char *name)
     const char *dot = strrchr(name, '.');
     if (name[0] == '.')
         return false;
-    return (dot && !strcmp(dot, ".safetensors")) ||
+    return (dot && (!strcmp(dot, ".safetensors") || !strcmp(dot, ".gguf"))) ||
            (snprintf(path, sizeof path, "%s/%s/" KEEP_INDEX_NAME, folder, name) < (int)sizeof path && !access(path, F_OK));
 }
 

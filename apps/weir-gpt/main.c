@@ -161,7 +161,7 @@ static int run_program(int argc, char **argv)
         TRAINER_OPTIONS(t.opts),
         TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
-         .help = "do not train; write text with the model of a checkpoint or .safetensors file"},
+         .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "sampling temperature; 0: always the likeliest byte"},

@@ -185,7 +185,7 @@ int checkpoint_verify(int argc, char **argv)
     const char *path = NULL;
     struct checkpoint_paths found;
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors file, or the index of several"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors or .gguf file, or the index of several"},
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){verify_program, "Read every byte of checkpoints, and report what is not "

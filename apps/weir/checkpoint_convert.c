@@ -1,4 +1,4 @@
-/* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, with the names of
+/* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, and from .gguf files, with the names of
  * another program if there is a map for them.
  *
  * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. It never
@@ -197,8 +197,8 @@ int checkpoint_convert(int argc, char **argv)
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
-        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of checkpoints (the newest), a .safetensors file, "
-                                                "the index of several, or a folder of .npy files"},
+        {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of checkpoints (the newest), a .safetensors or "
+                                                ".gguf file, the index of several, or a folder of .npy files"},
         {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "make TO a folder of .npy files"},
         {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose dtype or shape weir does not read"},

@@ -128,6 +128,11 @@ static void print_whole(const weir_checkpoint *c)
     printf(", seed %" PRIu64 "\n", info->seed);
     printf("plan %016" PRIx64 ", graph %016" PRIx64 "; %s of %d ranks in %d files\n", info->plan_hash,
            info->graph_hash, measure_bytes_text(info->bytes, bytes), info->ranks, info->files);
+    if (info->architecture) {
+        printf("architecture ");
+        foreign_put(stdout, info->architecture);
+        putchar('\n');
+    }
     for (int i = 0; i < info->files; i++) {
         const weir_checkpoint_file *file = weir_checkpoint_get_file(c, i);
         printf("  ");
@@ -219,6 +224,8 @@ static json_t *whole_json(const weir_checkpoint *c)
         json_array_append_new(sources, json_pack("{s:s, s:i, s:I}", "name", s->name, "rank", s->rank, "bytes",
                                                  (json_int_t)s->count));
     }
+    if (info->architecture)
+        json_object_set_new(json, "architecture", json_string(info->architecture));
     json_object_set_new(json, "files", files);
     json_object_set_new(json, "tensors", tensors);
     json_object_set_new(json, "sources", sources);
@@ -291,7 +298,7 @@ int checkpoint_ls(int argc, char **argv)
     bool json = false;
     struct checkpoint_paths found, left = {.count = 0};
     const options_entry table[] = {
-        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors file, or the index of several"},
+        {"DIR", OPTIONS_TEXT, &path, .help = "a checkpoint, a folder of checkpoints, a .safetensors or .gguf file, or the index of several"},
         {"--json", OPTIONS_FLAG, &json, .help = "print a JSON object, or an array of them"},
         {.name = NULL},
     };

@@ -25,7 +25,7 @@ int command_export(int argc, char **argv)
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a plan that was saved with its graph (--with-graph)"},
         {"-o", OPTIONS_TEXT, &model, .value = "FILE", .file = OPTIONS_WRITES, .help = "write the model here"},
         {"--params", OPTIONS_TEXT, &opts.params, .value = "PATH", .file = OPTIONS_READS,
-         .help = "a checkpoint or a .safetensors file with the values of the parameters"},
+         .help = "a checkpoint, or a .safetensors or .gguf file, with the values of the parameters"},
         {"--program", OPTIONS_TEXT, &opts.program, .value = "NAME", .help = "export this program of the plan; default: main"},
         {"--fetch", OPTIONS_LIST, &fetches, .value = "NAME", .help = "an output; default: all fetches that the forward pass makes"},
         COMMAND_OPS_OPTION(objects),

@@ -559,7 +559,7 @@ int command_run(int argc, char **argv)
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run; default: as many as --feed has, or 10"},
         {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "the plan's program to run"},
         {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .file = OPTIONS_READS,
-         .help = "load parameters from a checkpoint or a .safetensors file"},
+         .help = "load parameters from a checkpoint, or a .safetensors or .gguf file"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .file = OPTIONS_READS_NAMED,
          .help = "read an input from a .npy file; -: standard input"},
         {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "give inputs without a file random numbers, or zeros"},

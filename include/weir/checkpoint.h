@@ -18,6 +18,11 @@
  * dimensions, can be listed but not read. F16 and BF16 are read as they are, or as f32: so an f32 parameter can start with
  * the values of a file of halves.
  *
+ * A GGUF file (.gguf, version 3, little-endian) opens in the same way. Its dimensions are reversed, so a weight has the shape
+ * [outputs, inputs]. F32, F16, BF16, F64, I8, I32 and I64 are read as in a .safetensors file. Tensors of the quantised types Q4_0,
+ * Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and Q6_K are read as f32, any box of them, with the bits that ggml computes. Tensors of other types
+ * can be listed but not read. The tokenizer and the hyperparameters in the file are skipped. weir writes no GGUF files.
+ *
  * Files are not trusted: with any content, a call returns the stored values, or an error that names file and tensor.
  *
  * An open checkpoint, or a writer, belongs to one thread at a time; two threads may use two of them. If an open checkpoint is
@@ -34,7 +39,7 @@ typedef struct weir_checkpoint weir_checkpoint;
 
 /* Facts about a checkpoint. Texts are owned by the checkpoint. */
 typedef struct weir_checkpoint_info {
-    const char *path;     /* of the folder, or the .safetensors file: "runs/a/step-00000100" */
+    const char *path;     /* of the folder or the file: "runs/a/step-00000100" */
     int64_t step;         /* steps done; -1: unknown */
     uint64_t seed;        /* the plan's */
     uint64_t plan_hash;   /* of the plan that ran */
@@ -44,6 +49,7 @@ typedef struct weir_checkpoint_info {
     int ranks;            /* that wrote it */
     int files, tensors, sources;
     uint64_t bytes;       /* of all files of shards */
+    const char *architecture; /* of a GGUF file: "llama"; NULL: the file does not say, or is none */
 } weir_checkpoint_info;
 
 /* A file of shards. */
@@ -69,7 +75,7 @@ typedef struct weir_checkpoint_tensor {
     const char *name;     /* "h0/q/weight", "h0/q/weight:adamw.m" */
     weir_param_kind kind;
     weir_dtype dtype;     /* that it is read as; WEIR_DTYPE_NONE: it cannot be read */
-    const char *stored;   /* its type in the file: "F32" */
+    const char *stored;   /* its type in the file: "F32", "Q4_1" */
     weir_shape shape;     /* logical */
     bool frozen;          /* nothing in the plan changes it */
     int slots;            /* values of this shape; 1, or more for a state with a delay */
@@ -94,8 +100,8 @@ typedef struct weir_checkpoint_opts {
     bool unverified;      /* do not verify checksums of shards before their use */
 } weir_checkpoint_opts;
 
-/* Opens a checkpoint's folder, the newest complete one of a root (the greatest number of steps), a .safetensors file, or
- * several of them (a .safetensors.index.json or its folder), and reads its index. NULL and weir_error(): there is none, or it
+/* Opens a checkpoint's folder, the newest complete one of a root (the greatest number of steps), a .safetensors file,
+ * several of them (a .safetensors.index.json or its folder), or a GGUF file, and reads its index. NULL and weir_error(): there is none, or it
  * cannot be read, or it is damaged. */
 #define weir_checkpoint_open(path, ...) weir_checkpoint_open_at(path, WEIR_OPTS(weir_checkpoint_opts, __VA_ARGS__))
 weir_checkpoint *weir_checkpoint_open_at(const char *path, const weir_checkpoint_opts *opts);
@@ -142,7 +148,7 @@ typedef struct weir_checkpoint_create_opts {
 
 /* Returns OK if a new checkpoint may have this path: nothing is there, or an empty folder, or a checkpoint of weir's, or a
  * .safetensors file that weir has written, or a symbolic link to one of these two. E_IO: something else is there, which the
- * error names. */
+ * error names; or the path ends with .gguf. */
 weir_status weir_checkpoint_may_replace(const char *path);
 
 /* Begins a checkpoint that will be the folder `path`, or a single file if `path` ends with ".safetensors". Makes the folders

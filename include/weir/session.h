@@ -359,7 +359,7 @@ typedef struct weir_load_opts {
                            found and nothing loaded */
 } weir_load_opts;
 
-/* Loads a checkpoint, the newest one of a folder of them, or a .safetensors file into a session at rest, also one that has run.
+/* Loads a checkpoint, the newest one of a folder of them, or a .safetensors or .gguf file into a session at rest, also one that has run.
  * It loads values, sources and the step, from which schedules and dropout continue (weir_session_step()). A source that had
  * ended stays ended. Everything is checked first: names, types and shapes must equal the session's, and the bytes that this
  * rank needs must be undamaged (checksums). E_ARGUMENT or E_IO names the first that is wrong, and then nothing has changed (but

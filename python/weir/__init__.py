@@ -538,6 +538,6 @@ class Session:
         _check(_library.weir_session_save_at(self._self(), os.fsencode(directory), byref(options)))
 
     def load(self, path, parameters=False, partial=False):
-        """Loads a checkpoint, the newest of a folder of them, or a .safetensors file."""
+        """Loads a checkpoint, the newest of a folder of them, or a .safetensors or .gguf file."""
         options = _LoadOpts(parameters=parameters, partial=partial)
         _check(_library.weir_session_load_at(self._self(), os.fsencode(path), byref(options)))

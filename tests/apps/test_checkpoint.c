@@ -2,6 +2,7 @@
  * shapes. */
 #define _GNU_SOURCE
 #include "tests/apps/shell.h"
+#include "tests/support/gguf_file.h"
 #include "tests/support/json.h"
 
 #include <criterion/criterion.h>
@@ -370,6 +371,61 @@ Test(checkpoint, a_tensor_that_is_not_read_fails_a_conversion_or_is_left_out_by_
     must_run("weir checkpoint convert $T/m.safetensors $T/b --skip-unread");
     expect_says("2 tensors are left out; the first is q: its type, F8_E4M3, is not read");
     expect_says("b: 1 tensors");
+}
+
+/* A weight of 2 rows of 32 in Q4_1, whose elements are 0.5 * column / 2 - row; a half; a tensor that is not read. */
+static void write_gguf(const char *path)
+{
+    static struct gguf_file file;
+    int q[32];
+    for (int i = 0; i < 32; i++)
+        q[i] = i / 2;
+    gguf_file_begin(&file, 3, 1);
+    gguf_file_text(&file, "general.architecture"), gguf_file_u32(&file, 8), gguf_file_text(&file, "ll\033[2Jama");
+    gguf_file_tensor(&file, "blk.0.w", &(weir_shape){2, {2, 32}}, GGUF_Q4_1, 0);
+    gguf_file_tensor(&file, "h", &(weir_shape){1, {2}}, GGUF_F16, 64);
+    gguf_file_tensor(&file, "z", &(weir_shape){1, {256}}, GGUF_Q2_K, 96);
+    gguf_file_align(&file, 32);
+    gguf_file_q4(&file, true, 0.5f, 0, q);
+    gguf_file_q4(&file, true, 0.5f, -1, q);
+    gguf_file_align(&file, 32);
+    gguf_file_f16(&file, 1.5f), gguf_file_f16(&file, -2);
+    gguf_file_align(&file, 32);
+    for (int i = 0; i < 84 / 4; i++)
+        gguf_file_u32(&file, 0);
+    folder_write(path, file.bytes, file.count);
+}
+
+Test(checkpoint, a_gguf_file_is_listed_verified_and_converted)
+{
+    float w[64];
+    uint16_t half[2];
+    write_gguf(folder_path("m.gguf"));
+    must_run("weir checkpoint ls $T/m.gguf");
+    expect_says("Q4_1  [2, 32]             whole\n");
+    expect_says("Q2_K  [256]               whole  not read");
+    expect_says("architecture ll\\x1b[2Jama");
+    must_run("weir checkpoint ls --json $T/m.gguf");
+    cr_expect(json_valid(output) && json_count(output, "\"type\": \"Q4_1\"") == 1, "%s", output);
+    must_run("weir checkpoint verify $T/m.gguf");
+    expect_says("m.gguf: whole; 3 tensors");
+    cr_expect_eq(run("weir checkpoint convert $T/m.gguf $T/m.safetensors"), 1);
+    expect_says("m.gguf: tensor z: its type, Q2_K, is not read; --skip-unread leaves out such tensors");
+    must_run("echo 'h0/weight = blk.0.w.T' >$T/map; echo 'h = h' >>$T/map");
+    must_run("weir checkpoint convert $T/m.gguf $T/m.safetensors --map $T/map --skip-unread");
+    weir_checkpoint *c = must_open(folder_path("m.safetensors"));
+    const weir_checkpoint_tensor *weight = weir_checkpoint_find(c, "h0/weight"), *h = weir_checkpoint_find(c, "h");
+    cr_assert(weight && h && h->dtype == WEIR_F16 && weight->dtype == WEIR_F32);
+    cr_assert(!weir_checkpoint_read(c, weight, 0, NULL, &(weir_array){w, WEIR_F32, {2, {32, 2}}}), "%s", weir_error());
+    for (int i = 0; i < 64; i++)
+        cr_expect_eq(w[i], 0.5f * (float)(i / 2 / 2) - (float)(i % 2));
+    cr_assert(!weir_checkpoint_read(c, h, 0, NULL, &(weir_array){half, WEIR_F16, {1, {2}}}), "%s", weir_error());
+    cr_expect(half[0] == 0x3E00 && half[1] == 0xC000);
+    weir_checkpoint_close(c);
+    cr_expect_eq(run("weir checkpoint convert $T/m.safetensors $T/out.gguf"), 1);
+    expect_says("out.gguf: weir writes no GGUF files; name a folder, or a file that ends with .safetensors");
+    cr_expect_eq(run("weir checkpoint ls $T/n.gguf"), 2);
+    expect_says("m.gguf");
 }
 
 Test(checkpoint, a_model_in_several_files_is_listed_verified_and_converted)

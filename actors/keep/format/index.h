@@ -40,6 +40,7 @@ struct keep_index {
     struct keep_tensor **sorted; /* by name, once settled */
     const char *folder;          /* that files' names are in; NULL: they are paths */
     bool unsummed;               /* there are no checksums */
+    bool gguf;                   /* its file is a GGUF file */
 };
 
 void keep_index_free(struct keep_index *index);

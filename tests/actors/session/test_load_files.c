@@ -1,5 +1,6 @@
-/* tests/actors/session/test_load_files.c: a session loads what other programs saved: a model in several files. */
+/* tests/actors/session/test_load_files.c: a session loads what other programs saved: a model in several files, and a GGUF file. */
 #include "tests/support/folder.h"
+#include "tests/support/gguf_file.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -43,6 +44,53 @@ Test(load_files, a_session_starts_with_a_model_in_several_files)
     remove(folder_path("b.safetensors"));
     cr_expect_neq(weir_session_load(s, folder_path("model.safetensors.index.json")), WEIR_OK);
     cr_expect(strstr(weir_error(), "b.safetensors: cannot be read: No such file"), "%s", weir_error());
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+/* A weight of 3 rows in two blocks each, whose elements are row + column / 8, and a bias of 64 numbers. */
+static void write_gguf(const char *path)
+{
+    static struct gguf_file file;
+    int q[32];
+    gguf_file_begin(&file, 2, 0);
+    gguf_file_tensor(&file, "l/weight", &(weir_shape){2, {3, 64}}, GGUF_Q8_0, 0);
+    gguf_file_tensor(&file, "l/bias", &(weir_shape){1, {64}}, GGUF_F16, 224);
+    gguf_file_align(&file, 32);
+    for (int block = 0; block < 6; block++) {
+        for (int i = 0; i < 32; i++)
+            q[i] = block / 2 * 8 + block % 2 * 32 + i;
+        gguf_file_q8_0(&file, 0.125f, q);
+    }
+    gguf_file_align(&file, 32);
+    for (int i = 0; i < 64; i++)
+        gguf_file_f16(&file, (float)i / 4);
+    folder_write(path, file.bytes, file.count);
+}
+
+Test(load_files, a_session_starts_with_a_gguf_file)
+{
+    float weight[3 * 64], bias[64];
+    const char *path = folder_path("m.gguf");
+    write_gguf(path);
+    weir_graph *g = weir_graph_new("affine");
+    weir_mesh_new(g, "cpu:0-1");
+    weir_tensor *x = weir_input(g, WEIR_F32, {2, 3}, .name = "x");
+    weir_fetch(weir_linear(x, 64, .name = "l", .weight = {WEIR_S(1)}), .name = "y"); /* columns on two devices */
+    weir_plan *plan = weir_compile(g);
+    weir_session *s = plan ? weir_session_open(plan) : NULL;
+    cr_assert(s, "%s", weir_error());
+    cr_assert(!weir_session_load(s, path, .parameters = true), "%s", weir_error());
+    cr_assert(!weir_session_read(s, "l/weight", &(weir_array){weight, WEIR_F32, {2, {3, 64}}}), "%s", weir_error());
+    cr_assert(!weir_session_read(s, "l/bias", &(weir_array){bias, WEIR_F32, {1, {64}}}), "%s", weir_error());
+    for (int i = 0; i < 3 * 64; i++)
+        cr_expect_eq(weight[i], (float)(i / 64) + (float)(i % 64) / 8);
+    for (int i = 0; i < 64; i++)
+        cr_expect_eq(bias[i], (float)i / 4);
+    folder_cut(path, folder_size(path) - 1);
+    cr_expect_neq(weir_session_load(s, path, .parameters = true), WEIR_OK);
+    cr_expect(strstr(weir_error(), "m.gguf: tensor l/bias: its data, bytes 224 to 352, is not in the file"), "%s", weir_error());
     weir_session_close(s);
     weir_plan_free(plan);
     weir_graph_free(g);
