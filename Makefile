@@ -37,6 +37,7 @@ LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 # Suites are many, and each has the library in it: they are linked by a faster linker, where there is one.
 FAST_LD  ?= $(if $(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
 LIBS     := -lzmq -lcrypto -lmsgpackc -ljansson -lm -ldl
+APP_LIBS := -lpcre2-8#   of apps/common: programs and suites take it, and the library does not
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -91,7 +92,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 # ---- packages ----
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
-PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libpcre2-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
             $(if $(filter test onnx,$(FOR)),libonnx-testdata) \
             $(if $(filter check,$(FOR)),g++ clang clang-tidy) \
@@ -218,7 +219,7 @@ $(BIN)/weir: private WHOLE := -Wl,--whole-archive#   also what it does not use i
 define program
 $(BIN)/$(1): $(patsubst %.c,$(OUT)/%.o,$(wildcard apps/$(1)/*.c apps/$(1)/*/*.c apps/$(1)/*/*/*.c) $(COMMON_SRC)) \
              $(if $(filter weir,$(1)),$(INSIDE),$(LIB))
-	$$(call link,$(if $(filter weir,$(1)),$$(SHOWN)))
+	$$(call link,$(if $(filter weir,$(1)),$$(SHOWN)) $$(APP_LIBS))
 endef
 $(foreach app,$(APPS),$(eval $(call program,$(app))))
 $(EXAMPLES): $(BIN)/%: $(OUT)/apps/examples/%.o $(LIB)
@@ -417,7 +418,7 @@ $(OUT)/tests/test_faults: | $(PROGRAMS) $(INJECTOR)
 
 # A fuzz target as a suite: its corpus is replayed.
 $(OUT)/tests/fuzz_%: $(OUT)/tests/fuzz/fuzz_%.o $(OUT)/tests/fuzz/replay.o $(OUT)/libsupport.a $(INSIDE)
-	$(call link)
+	$(call link,$(APP_LIBS))
 
 # A library that is installed never aborts: its assertions are checked where suites run under sanitizers.
 ifeq (,$(SAN))
@@ -498,13 +499,13 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
 FUZZ_CODE    := $(wildcard graph/data/*.c graph/plan/*/*.c kernels/*.c kernels/*/*.c actors/keep/*.c actors/keep/format/*.c transport/net/*.c transport/line/*.c transport/meet/*.c) \
-                apps/common/tensors.c apps/common/npy.c apps/common/name_map.c
+                apps/common/tensors.c apps/common/npy.c apps/common/name_map.c $(wildcard apps/common/tokens/*.c)
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(INSIDE)
 	@mkdir -p $(@D)
 	$(call say,link $@)
-	$(Q)clang $(FUZZ_FLAGS) $(INCLUDE) $^ $(LIBS) -o $@
+	$(Q)clang $(FUZZ_FLAGS) $(INCLUDE) $^ $(LIBS) $(APP_LIBS) -o $@
 
 fuzz: $(FUZZ:%=build/fuzz/%) ## search for inputs that break what parses bytes, FUZZ_SECONDS each
 	@for f in $(FUZZ); do \

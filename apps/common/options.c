@@ -252,7 +252,7 @@ int options_parse(const options_spec *spec, int argc, char **argv)
             return print_help(spec);
     int taken = 0, status = -1;
     for (int at = 1; at < argc && status < 0;)
-        status = argv[at][0] == '-' ? take_option(spec, argc, argv, &at)
+        status = argv[at][0] == '-' && argv[at][1] ? take_option(spec, argc, argv, &at)
                                     : take_positional(spec, argv[at++], taken++);
     if (status >= 0)
         return status;

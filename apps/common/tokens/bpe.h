@@ -1,0 +1,28 @@
+/* apps/common/tokens/bpe.h: merges the bytes of a piece to tokens.
+ *
+ * A piece begins as the tokens of its bytes. Of all neighbours that merge, the pair of the lowest rank does, the first one of
+ * these; and so on until none does. A heap holds the pairs, so a piece of n bytes takes O(n log n). Short pieces repeat in
+ * texts: the last results are kept in a table of a fixed size.
+ */
+#ifndef APPS_COMMON_TOKENS_BPE_H
+#define APPS_COMMON_TOKENS_BPE_H
+
+#include "apps/common/tokens/tokenizer.h"
+#include "apps/common/tokens/vocab.h"
+
+struct bpe {
+    struct vocab vocab;   /* owned */
+    bool ignore_merges;   /* a piece that is a token as a whole is this token */
+    uint32_t unknown;     /* of bytes that have no token; VOCAB_NONE: they are left out */
+    bool fuse_unknown;    /* several in a row are one */
+};
+
+/* The scratch memory of one thread. NULL: no memory. */
+struct bpe_scratch;
+struct bpe_scratch *bpe_scratch_new(void);
+void bpe_scratch_free(struct bpe_scratch *w);
+
+/* Adds the ids of a piece. False with tokens_error(): no memory. */
+bool bpe_encode(const struct bpe *b, struct bpe_scratch *w, const char *piece, size_t bytes, struct token_ids *to);
+
+#endif

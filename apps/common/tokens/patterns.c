@@ -1,0 +1,49 @@
+/* apps/common/tokens/patterns.c: the patterns behind the names that GGUF files have in tokenizer.ggml.pre. Each is the one of the
+ * tokenizer.json of the models that llama.cpp's converter gives the name. */
+#include "apps/common/tokens/split.h"
+#include "apps/common/tokens/tokenizer.h"
+
+#include <string.h>
+
+#define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define FIRST "[^\\r\\n\\p{L}\\p{N}]?"
+#define SLASH_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+#define LLAMA3 ENDINGS "|" WORD "|\\p{N}{1,3}" REST
+#define QWEN2 ENDINGS "|" WORD "|\\p{N}" REST
+#define GPT4O FIRST UPPER "*" LOWER "+" ENDINGS "?|" FIRST UPPER "+" LOWER "*" ENDINGS "?|\\p{N}{1,3}" SLASH_REST
+#define TEKKEN FIRST UPPER "*" LOWER "+|" FIRST UPPER "+" LOWER "*|\\p{N}" SLASH_REST
+
+static const struct named {
+    const char *names;       /* with a space around each */
+    const char *digits;      /* a stage before the pattern; NULL: none */
+    const char *pattern;
+    bool ignore_merges;
+} table[] = {
+    {" gpt-2 gpt2 phi-2 olmo ", NULL, SPLIT_GPT2, false},
+    {" smollm starcoder refact command-r ", "\\p{N}", SPLIT_GPT2, false},
+    {" llama-bpe llama3 llama-v3 ", NULL, LLAMA3, true},
+    {" dbrx smaug-bpe ", NULL, LLAMA3, false},
+    {" qwen2 stablelm2 deepseek-r1-qwen ", NULL, QWEN2, false},
+    {" gpt-4o ", NULL, GPT4O, false},
+    {" tekken ", NULL, TEKKEN, true},
+};
+
+bool split_add_named(struct split *s, const char *name, bool *ignore_merges)
+{
+    char wanted[64] = " ";
+    const struct named *found = NULL;
+    if (strlen(name) < sizeof wanted - 2)
+        strcat(strcat(wanted, name), " ");
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        found = wanted[1] && strstr(table[i].names, wanted) ? &table[i] : found;
+    if (!found)
+        return tokens_failed("tokenizer.ggml.pre is \"%.60s\", a way to split texts that is not known here; gpt-2, smollm, "
+                             "llama-bpe, qwen2, gpt-4o, tekken and others are; use the model's tokenizer.json", name);
+    *ignore_merges = found->ignore_merges;
+    return (!found->digits || split_add(s, found->digits, true, true)) && split_add(s, found->pattern, true, true);
+}

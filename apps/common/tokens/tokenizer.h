@@ -1,0 +1,56 @@
+/* apps/common/tokens/tokenizer.h: texts as ids of tokens, and back: byte-level BPE, as GPT-2, Llama 3, Qwen2 and many others
+ * have it.
+ *
+ *     text --- special and added tokens are found first ---> the text between them
+ *          --- a pattern splits it (split.h) --------------> pieces, such as " house"
+ *          --- pairs merge, lowest rank first (bpe.h) -----> ids
+ *
+ * The ids are those of Hugging Face's `tokenizers` for the same file, without the tokens that it adds at the begin or the end
+ * of a text. A tokenizer comes from a tokenizer.json of Hugging Face, or from the metadata of a GGUF file. Files are not
+ * trusted: with any content, reading one gives a tokenizer or one sentence, in memory that is bounded by the file's size.
+ *
+ * A tokenizer does not change after it is read, so any thread may use it. An encoder has the scratch memory of one thread.
+ */
+#ifndef APPS_COMMON_TOKENS_TOKENIZER_H
+#define APPS_COMMON_TOKENS_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tokenizer;
+struct encoder;
+
+/* A growing list of ids, owned by the caller; free(ids.id) at the end. */
+struct token_ids {
+    uint32_t *id;
+    size_t count, room;
+};
+
+/* Adds ids. False with tokens_error(): no memory. */
+bool token_ids_add(struct token_ids *to, const uint32_t *id, size_t count);
+
+/* NULL: tokens_error() names the file. */
+struct tokenizer *tokenizer_read(const char *path);
+void tokenizer_free(struct tokenizer *t);
+
+/* Ids are below this. */
+uint32_t tokenizer_size(const struct tokenizer *t);
+
+/* NULL: no memory. Borrows the tokenizer. One thread at a time. */
+struct encoder *encoder_new(const struct tokenizer *t);
+void encoder_free(struct encoder *e);
+
+/* Adds the ids of a text of UTF-8. `plain`: special tokens in the text are text as any other, as a stranger's text should be
+ * read. Takes O(n log n) time, and up to 40 bytes of memory for each byte of the longest piece. False with tokens_error(): a
+ * byte is not UTF-8, the file's pattern takes too long, or no memory. */
+bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to);
+
+/* The bytes of a token, which need not be whole characters. NULL: there is no token of this id. Owned by the tokenizer. */
+const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *bytes);
+
+/* Leaves the calling thread's sentence and returns false. */
+bool tokens_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+const char *tokens_error(void);
+
+#endif

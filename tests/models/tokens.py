@@ -1,0 +1,166 @@
+"""weir tokens beside Hugging Face's `tokenizers`, on the tree's text and random characters.
+
+    python tests/models/tokens.py WEIR FOLDER [GGUF]
+
+Makes a tokenizer.json for each of the patterns below, trained on the tree's own text, and 100,000 lines: half of them are the tree's, half
+are random characters that Unicode 14 assigns, with special tokens between them. The ids have to be equal, line by line, and the text of
+the ids has to be the lines. The GGUF file of SmolLM2 has its tokenizer rebuilt for the reference.
+"""
+import glob
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import unicodedata
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+LINES = 100_000
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + REST
+QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + REST
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+FIRST, ENDING, SLASH = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", REST.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+GPT4O = f"{FIRST}{UPPER}*{LOWER}+{ENDING}|{FIRST}{UPPER}+{LOWER}*{ENDING}" + r"|\p{N}{1,3}" + SLASH
+SPECIAL = ["<|endoftext|>", "<|im_start|>"]
+
+
+def split(pattern, behavior="isolated", invert=False):
+    parts = [pre_tokenizers.Split(Regex(pattern), behavior, invert), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    return pre_tokenizers.Sequence(parts)
+
+
+PATTERNS = {
+    "gpt2": pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "gpt2-space": pre_tokenizers.ByteLevel(add_prefix_space=True),
+    "llama3": split(LLAMA3),
+    "qwen2": split(QWEN2, "removed", True),
+    "gpt4o": split(GPT4O),
+    "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]),
+}
+
+
+def sources():
+    return sorted(f for end in ("c", "h", "md", "py") for top in ("graph", "kernels", "apps", "docs", "tests", "actors")
+                  for f in glob.glob(f"{top}/**/*.{end}", recursive=True))
+
+
+def train(name, folder):
+    t = Tokenizer(models.BPE(ignore_merges=name in ("llama3", "gpt4o")))
+    t.pre_tokenizer, t.decoder = PATTERNS[name], decoders.ByteLevel()
+    t.train(sources(), trainers.BpeTrainer(vocab_size=20000, special_tokens=SPECIAL, show_progress=False,
+                                           initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.add_special_tokens(["<|eot|>"])
+    t.add_tokens([AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("  tool", rstrip=True), "<|im_start|>x", "né"])
+    path = folder / f"{name}.json"
+    t.save(str(path))
+    return t, path
+
+
+def make_lines():
+    draw = random.Random(1)
+    assigned = [c for c in range(1, 0x110000) if c not in (10, 13) and unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+    common = list(range(32, 127)) + [9, 0x85, 0xa0, 0xe9, 0x17f, 0x180e, 0x200b, 0x2028, 0x3000, 0x4e2d, 0x1f600, 0x301]
+    words = SPECIAL + ["<|eot|>", "<mask>", "  tool", "<|im_start|>x", "né", "'s", "'LL", "'ſ", "   ", "\t\t", "1234567", " \r", "!\r\r", "house"]
+    lines = [line for f in sources() for line in open(f, encoding="utf-8", newline="\n").read().split("\n")]
+    lines = draw.choices(lines, k=LINES // 2)
+    while len(lines) < LINES:
+        kind = draw.random()
+        pick = lambda: draw.choice(words) if draw.random() < 0.15 else chr(draw.choice(common if kind < 0.5 else assigned))
+        lines.append("".join(pick() for _ in range(draw.randint(0, 40))))
+    draw.shuffle(lines)
+    return lines
+
+
+def run(weir, verb, tokenizer, text, *options):
+    done = subprocess.run([weir, "tokens", verb, "--tokenizer", str(tokenizer), *options], input=text, stdout=subprocess.PIPE, check=True)
+    return done.stdout
+
+
+def ids_of(weir, path, text, *options):
+    """The ids of each of several texts that one end token follows."""
+    raw = run(weir, "encode", path, text, "--as", "u32", *options)[1024:]
+    return list(struct.unpack(f"<{len(raw) // 4}I", raw))
+
+
+def compare(weir, name, reference, path, lines, lossless=True):
+    """Line by line where a token that ends a line keeps them apart; then all lines as one text."""
+    end = reference.token_to_id(SPECIAL[0])
+    text = "".join(line + SPECIAL[0] for line in lines)
+    ours, theirs = ids_of(weir, path, text.encode()), []
+    for encoding in reference.encode_batch(lines, add_special_tokens=False):
+        theirs += encoding.ids + [end]
+    whole = "\r\n".join(lines[:5000])
+    pairs = [("lines", ours, theirs), ("one text", ids_of(weir, path, whole.encode()), reference.encode(whole, add_special_tokens=False).ids)]
+    reference.encode_special_tokens = True
+    pairs.append(("plain", ids_of(weir, path, whole.encode(), "--plain"), reference.encode(whole, add_special_tokens=False).ids))
+    reference.encode_special_tokens = False
+    faults = []
+    for what, a, b in pairs:
+        if a != b:
+            at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+            begin = max(0, at - 5)
+            faults.append(f"{name}: {what}: id {at} differs: {a[begin:at + 5]}, not {b[begin:at + 5]}: {reference.decode(b[begin:at + 5], False)!r}")
+    plain = "\n".join(line for line in lines if "<mask>" not in line and "  tool" not in line).encode() # these take spaces
+    binary = run(weir, "encode", path, plain, "--as", "u16")
+    if lossless and run(weir, "decode", path, binary, "--as", "u16") != plain:
+        faults.append(f"{name}: the text of the ids is another text")
+    print(f"{name}: {len(lines)} lines, {len(text.encode())} bytes, {len(theirs)} ids" + (", NOT THE SAME" if faults else ""))
+    return faults
+
+
+def read_gguf(path):
+    """The metadata of a GGUF file."""
+    data, at = open(path, "rb").read(64 << 20), 8
+    kinds = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+    def take(form):
+        nonlocal at
+        value = struct.unpack_from("<" + form, data, at)[0]
+        at += struct.calcsize(form)
+        return value
+
+    def value(kind):
+        nonlocal at
+        if kind == 8:
+            length = take("Q")
+            at += length
+            return data[at - length:at].decode()
+        if kind == 9:
+            inner, count = take("I"), take("Q")
+            return [value(inner) for _ in range(count)]
+        return take(kinds[kind])
+
+    take("Q")
+    return {value(8): value(take("I")) for _ in range(take("Q"))}
+
+
+def from_gguf(path):
+    """The reference for SmolLM2's file: its tokens and merges with the pattern of its tokenizer.json."""
+    meta = read_gguf(path)
+    assert meta["tokenizer.ggml.pre"] == "smollm", meta["tokenizer.ggml.pre"]
+    tokens, unknown = meta["tokenizer.ggml.tokens"], meta.get("tokenizer.ggml.unknown_token_id")
+    t = Tokenizer(models.BPE({text: i for i, text in enumerate(tokens)}, [tuple(m.split(" ")) for m in meta["tokenizer.ggml.merges"]],
+                             unk_token=None if unknown is None else tokens[unknown]))
+    t.pre_tokenizer, t.decoder = PATTERNS["smollm"], decoders.ByteLevel()
+    t.add_special_tokens([tokens[i] for i, kind in enumerate(meta["tokenizer.ggml.token_type"]) if kind in (2, 3)])
+    return t, set(pre_tokenizers.ByteLevel.alphabet()) <= set(tokens)
+
+
+def main(weir, folder, gguf=None):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines, faults = make_lines(), []
+    for name in PATTERNS:
+        faults += compare(weir, name, *train(name, folder), lines, name != "gpt2-space")
+    if gguf:
+        reference, has_all_bytes = from_gguf(gguf)
+        faults += compare(weir, "SmolLM2.gguf", reference, gguf, lines, has_all_bytes)
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+sys.exit(main(*sys.argv[1:]))
