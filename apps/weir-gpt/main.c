@@ -12,6 +12,7 @@
 #include "apps/common/train/params.h"
 #include "apps/common/streams.h"
 #include "apps/common/train/trainer.h"
+#include "apps/weir-gpt/continue.h"
 #include "apps/weir-gpt/corpus.h"
 #include "apps/weir-gpt/sample.h"
 
@@ -139,7 +140,7 @@ static int run_program(int argc, char **argv)
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     corpus_opts data = {.vocab = 0};
-    const char *loaded = NULL;
+    const char *loaded = NULL, *model = NULL;
     double lr = 2e-3;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &data.files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
@@ -162,6 +163,8 @@ static int run_program(int argc, char **argv)
         TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
+        {"--model", OPTIONS_TEXT, &model, .value = "FILE.gguf", .file = OPTIONS_READS,
+         .help = "do not train; go on with --prompt by a Llama of a GGUF file, --sample tokens, the likeliest each time"},
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "sampling temperature; 0: always the likeliest byte"},
@@ -176,6 +179,8 @@ static int run_program(int argc, char **argv)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0 && loaded && data.tokens.count)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
+    if (status < 0 && model)
+        return ranks_first() ? continue_text(program, model, &sample) : 0;
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
     c.heads += c.heads ? 0 : 4;
