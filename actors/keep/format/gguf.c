@@ -201,6 +201,8 @@ static void take_key_value(struct cursor *c, struct pool *p, struct gguf_header 
         take(c, key, (size_t)length);
     else
         skip(c, length, 1);
+    if (strlen(key) != length) /* another key, though it may begin with one that is known and a zero */
+        *key = '\0';
     if (*key)
         snprintf(c->part, sizeof c->part, "%s", key);
     const uint32_t type = take_u32(c);

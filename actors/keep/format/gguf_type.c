@@ -1,5 +1,6 @@
-/* actors/keep/format/gguf_type.c: types of tensors in GGUF files, and quantised numbers as f32. A scale of f16 times an integer of at most 8 bits is exact in f32, so a
- * compiler that joins a product and a sum into one instruction changes no bit. */
+/* actors/keep/format/gguf_type.c: types of tensors in GGUF files, and quantised numbers as f32. Where a sum follows a product, the
+ * product is exact in f32: f16 has 11 bits, and the integers that it is multiplied by have 10 together. So a compiler that joins the
+ * two into one instruction changes no bit. */
 #include "actors/keep/format/gguf_type.h"
 
 #include "graph/base/half.h"

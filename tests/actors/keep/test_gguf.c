@@ -364,6 +364,17 @@ Test(gguf, key_values_that_make_no_sense_are_refused)
     expect_refused("general.alignment: is there twice");
 }
 
+Test(gguf, key_that_continues_behind_a_zero_is_another_key)
+{
+    static const char key[] = "general.alignment\0?", long_key[] = "general.architecture, and so much more that nobody who looks for it "
+                                                           "would ever take one for the other";
+    gguf_file_begin(&file, 0, 2);
+    gguf_file_u64(&file, sizeof key - 1), gguf_file_bytes(&file, key, sizeof key - 1);
+    gguf_file_u32(&file, 4), gguf_file_u32(&file, 33);
+    gguf_file_text(&file, long_key), gguf_file_u32(&file, 0), gguf_file_bytes(&file, "", 1);
+    weir_checkpoint_close(open_file());
+}
+
 Test(gguf, counts_and_names_that_lie_are_refused_before_memory_is_taken)
 {
     gguf_file_begin(&file, UINT64_MAX, 0);
