@@ -17,7 +17,7 @@ struct symbol {
     int32_t previous, next;  /* END, or DROPPED as `next` */
 };
 
-/* What a short piece became. */
+/* The ids of a short piece. */
 struct kept {
     uint8_t bytes, ids; /* 0 bytes: nothing is kept here */
     char text[KEPT_TEXT];
