@@ -1,6 +1,7 @@
 """weir tokens beside Hugging Face's `tokenizers`, on the tree's text and random characters.
 
     python tests/models/tokens.py WEIR FOLDER [GGUF]
+    python tests/models/tokens.py --write tests/apps/tokens      the files of test_tokenizer: small tokenizers, and the ids of a text
 
 Makes a tokenizer.json for each of the patterns below, trained on the tree's own text, and 100,000 lines: half of them are the tree's, half
 are random characters that Unicode 14 assigns, with special tokens between them. The ids have to be equal, line by line, and the text of
@@ -47,15 +48,15 @@ def sources():
                   for f in glob.glob(f"{top}/**/*.{end}", recursive=True))
 
 
-def train(name, folder):
+def train(name, folder, size=20000):
     t = Tokenizer(models.BPE(ignore_merges=name in ("llama3", "gpt4o")))
     t.pre_tokenizer, t.decoder = PATTERNS[name], decoders.ByteLevel()
-    t.train(sources(), trainers.BpeTrainer(vocab_size=20000, special_tokens=SPECIAL, show_progress=False,
+    t.train(sources(), trainers.BpeTrainer(vocab_size=size, special_tokens=SPECIAL, show_progress=False,
                                            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     t.add_special_tokens(["<|eot|>"])
     t.add_tokens([AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("  tool", rstrip=True), "<|im_start|>x", "né"])
     path = folder / f"{name}.json"
-    t.save(str(path))
+    t.save(str(path), pretty=False)
     return t, path
 
 
@@ -149,7 +150,46 @@ def from_gguf(path):
     return t, set(pre_tokenizers.ByteLevel.alphabet()) <= set(tokens)
 
 
+TEXT = """The plan can't deadlock; we'LL see it's "proved" (12345 steps), né <|endoftext|>naïve<|im_start|>x  tool <mask>.
+
+\tint x = 0x1f;   /* 3.14 */\r
+\r\n  \u00a0\u3000\u180e\u2028 'ſ don't DON'T 中文字符，。 日本語テスト 한국어 ١٢٣ ½ Ⅷ 🙂👩‍👩‍👧 e\u0301 \u0301\u200b ﬀ ǅ ª \x00\x7f\u0085  <|eot|><|en
+                """
+
+
+def put_gguf(path, tokens, merges):
+    """A GGUF file of metadata alone."""
+    text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
+    array = lambda kind, parts: struct.pack("<IIQ", 9, kind, len(parts)) + b"".join(parts)
+    pairs = {"general.architecture": struct.pack("<I", 8) + text("llama"), "llama.block_count": struct.pack("<II", 4, 1),
+             "tokenizer.ggml.model": struct.pack("<I", 8) + text("gpt2"), "tokenizer.ggml.pre": struct.pack("<I", 8) + text("smollm"),
+             "tokenizer.ggml.merges": array(8, [text(f"{a} {b}") for a, b in merges]),
+             "tokenizer.ggml.tokens": array(8, [text(t) for t, kind in tokens]),
+             "tokenizer.ggml.token_type": array(5, [struct.pack("<i", kind) for t, kind in tokens])}
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(text(k) + v for k, v in pairs.items()))
+
+
+def write(folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text").write_text(TEXT, newline="")
+    for name in PATTERNS:
+        t, path = train(name, folder, 400)
+        encode = lambda: "".join(f"{i}\n" for i in t.encode(TEXT, add_special_tokens=False).ids)
+        (folder / f"{name}.ids").write_text(encode())
+        t.encode_special_tokens = True
+        (folder / f"{name}.plain").write_text(encode())
+    model = json.loads((folder / "smollm.json").read_text())
+    tokens = [(text, 1) for text, i in sorted(model["model"]["vocab"].items(), key=lambda pair: pair[1])]
+    tokens[:2] = [(text, 3) for text in SPECIAL]
+    t = Tokenizer.from_str(json.dumps(model | {"added_tokens": model["added_tokens"][:2]}))
+    put_gguf(folder / "small.gguf", tokens, model["model"]["merges"])
+    (folder / "small.ids").write_text("".join(f"{i}\n" for i in t.encode(TEXT, add_special_tokens=False).ids))
+
+
 def main(weir, folder, gguf=None):
+    if weir == "--write":
+        return write(folder)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lines, faults = make_lines(), []

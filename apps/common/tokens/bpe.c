@@ -17,7 +17,7 @@ struct symbol {
     int32_t previous, next;  /* END, or DROPPED as `next` */
 };
 
-/* What a short piece became. */
+/* The ids of a short piece. */
 struct kept {
     uint8_t bytes, ids; /* 0 bytes: nothing is kept here */
     char text[KEPT_TEXT];
@@ -167,14 +167,16 @@ static bool merge_all(const struct bpe *b, struct bpe_scratch *w, const char *pi
 
 /* ---- pieces ---- */
 
-static void keep(struct kept *k, const char *piece, size_t bytes, const uint32_t *id, size_t ids)
+/* Keeps the ids from number `from` on. */
+static void keep(struct kept *k, const char *piece, size_t bytes, const struct token_ids *made, size_t from)
 {
+    const size_t ids = made->count - from;
     if (ids > KEPT_IDS)
         return;
     *k = (struct kept){.bytes = (uint8_t)bytes, .ids = (uint8_t)ids};
     memcpy(k->text, piece, bytes);
     for (size_t i = 0; i < ids; i++)
-        k->id[i] = id[i];
+        k->id[i] = made->id[from + i];
 }
 
 static bool encode(const struct bpe *b, struct bpe_scratch *w, const char *piece, size_t bytes, struct token_ids *to)
@@ -193,6 +195,6 @@ bool bpe_encode(const struct bpe *b, struct bpe_scratch *w, const char *piece, s
     const size_t before = to->count;
     if (!encode(b, w, piece, bytes, to))
         return false;
-    keep(k, piece, bytes, to->id + before, to->count - before);
+    keep(k, piece, bytes, to, before);
     return true;
 }

@@ -1,7 +1,7 @@
 /* apps/common/tokens/bpe.h: merges the bytes of a piece to tokens.
  *
- * A piece begins as the tokens of its bytes. Of all neighbours that merge, the pair of the lowest rank does, the first one of
- * these; and so on until none does. A heap holds the pairs, so a piece of n bytes takes O(n log n). Short pieces repeat in
+ * A piece begins as the tokens of its bytes. Then two neighbours merge again and again: those whose merge has the lowest rank,
+ * and the first two with that rank. A heap holds the pairs, so a piece of n bytes takes O(n log n). Short pieces repeat in
  * texts: the last results are kept in a table of a fixed size.
  */
 #ifndef APPS_COMMON_TOKENS_BPE_H

@@ -5,7 +5,7 @@
  *     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", ...}, {"type": "ByteLevel", ...}]}
  *     "model": {"type": "BPE", "vocab": {"a": 0, ...}, "merges": ["h e", ["l", "l"], ...], "ignore_merges": false}
  *
- * Whatever changes ids and is not done here is refused by its name; "post_processor", "truncation" and "padding", which act on the
+ * The reader refuses, by its name, each setting that changes ids and is not supported. "post_processor", "truncation" and "padding", which act on the
  * ids of a whole text, are not read.
  *
  * jansson takes up to some hundred bytes for each value, so the file's commas and brackets are counted before it begins.
@@ -142,7 +142,7 @@ static bool take_merge(struct vocab *v, const json_t *merge)
     return tokens_failed("merge %u is not two tokens", v->merges);
 }
 
-/* What changes ids, and is in no byte-level BPE. */
+/* Whether settings that change ids, and that byte-level BPE does not use, are off. */
 static bool has_plain_options(const json_t *model)
 {
     static const char *const names[] = {"continuing_subword_prefix", "end_of_word_suffix"};

@@ -162,7 +162,7 @@ static bool take_piece(void *ctx, const char *text, size_t bytes)
 
 static bool encode(struct job *j, int pass, const char *text, size_t bytes);
 
-/* What is between added tokens: the next pass looks for those that are left. */
+/* Encodes the text between two added tokens. The next pass looks for the added tokens that are left. */
 static bool encode_rest(struct job *j, int pass, const char *text, size_t bytes)
 {
     return pass < 1 ? encode(j, pass + 1, text, bytes)

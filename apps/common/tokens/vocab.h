@@ -57,7 +57,7 @@ uint32_t vocab_find(struct vocab *v, const char *text, size_t length);
 /* The same for a token that pieces of a text never become, as a special one: it has an id and its text, and is not found. */
 bool vocab_add_hidden(struct vocab *v, uint64_t id, const char *text, size_t length);
 
-/* Adds the merge of the next rank. Of two merges of one pair the later counts. */
+/* Adds the merge of the next rank. If two merges have the same pair, the later one counts. */
 bool vocab_add_merge(struct vocab *v, const char *left, size_t left_length, const char *right, size_t right_length);
 
 /* Call it after the last token: finds the tokens of single bytes. */

@@ -1,0 +1,70 @@
+/* tests/fuzz/fuzz_tokens.c: bytes that claim to be a tokenizer.json, or a GGUF file. A tokenizer that is read encodes a text, and each
+ * id has to be a token's. If its split keeps all of a text and each byte has a token, the text has to come back. */
+#define _GNU_SOURCE
+#include "apps/common/tokens/inside.h"
+#include "apps/common/tokens/tokenizer.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *const fuzz_corpus = "tests/fuzz/corpus/tokens";
+
+static const char text[] = "It's 123 aaaa bb <|x|> n\xc3\xa9\xe4\xb8\xad\xf0\x9f\x99\x82  \r\n\t END";
+
+static bool keeps_all(const struct tokenizer *t)
+{
+    bool keeps = true;
+    for (int byte = 0; byte < 256; byte++)
+        keeps &= t->bpe.vocab.byte_id[byte] != VOCAB_NONE;
+    for (int i = 0; i < t->split.count; i++)
+        keeps &= t->split.stage[i].code && t->split.stage[i].matches && t->split.stage[i].gaps;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < t->added[pass].count; i++)
+            keeps &= !t->added[pass].token[i].takes_left && !t->added[pass].token[i].takes_right;
+    return keeps;
+}
+
+static void check(const struct tokenizer *t, const struct token_ids *ids)
+{
+    const bool all = keeps_all(t);
+    size_t at = 0, bytes;
+    for (size_t i = 0; i < ids->count; i++) {
+        const char *token = tokenizer_bytes(t, ids->id[i], &bytes);
+        if (!token || (all && (bytes > sizeof text - 1 - at || memcmp(text + at, token, bytes) != 0)))
+            __builtin_trap();
+        at += bytes;
+    }
+    if (all && at != sizeof text - 1)
+        __builtin_trap();
+}
+
+static void encode(const struct tokenizer *t, bool plain)
+{
+    struct encoder *e = encoder_new(t);
+    struct token_ids ids = {.id = NULL};
+    if (e && tokenizer_encode(e, text, sizeof text - 1, plain, &ids))
+        check(t, &ids);
+    free(ids.id);
+    encoder_free(e);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    struct tokenizer *t = write(fd, data, size) == (ssize_t)size ? tokenizer_read(path) : NULL;
+    if (t) {
+        encode(t, false);
+        encode(t, true);
+    }
+    tokenizer_free(t);
+    close(fd);
+    return 0;
+}
