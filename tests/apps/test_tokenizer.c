@@ -16,7 +16,7 @@
 
 TestSuite(tokenizer, .init = shell_begin, .fini = folder_remove, .timeout = 60);
 
-static const char *const names[] = {"gpt2", "gpt2-space", "llama3", "qwen2", "gpt4o", "smollm"};
+static const char *const names[] = {"gpt2", "gpt2-space", "llama3", "qwen2", "gpt4o", "deepseek", "smollm"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static void must_run_for(const char *name, const char *command)
@@ -129,6 +129,7 @@ static void refuses_with(const char *from, const char *to, const char *says)
 Test(tokenizer, what_changes_ids_and_is_not_done_is_refused_by_its_name)
 {
     refuses_with("\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "normalizer is of the type \"Lowercase\"");
+    refuses_with(PRE, "\"pre_tokenizer\":null", "is not byte-level");
     refuses_with("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model is of the type \"Unigram\"");
     refuses_with("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback is true");
     refuses_with("\"dropout\":null", "\"dropout\":0.1", "dropout is not 0");

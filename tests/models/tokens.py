@@ -25,20 +25,24 @@ QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + REST
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 FIRST, ENDING, SLASH = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", REST.replace(r"[\r\n]*", r"[\r\n/]*", 1)
 GPT4O = f"{FIRST}{UPPER}*{LOWER}+{ENDING}|{FIRST}{UPPER}+{LOWER}*{ENDING}" + r"|\p{N}{1,3}" + SLASH
+# DeepSeek-V3's third pattern: after numbers, and after Chinese and Japanese characters.
+DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 SPECIAL = ["<|endoftext|>", "<|im_start|>"]
 
 
-def split(pattern, behavior="isolated", invert=False):
-    parts = [pre_tokenizers.Split(Regex(pattern), behavior, invert), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    return pre_tokenizers.Sequence(parts)
+def split(*patterns, behavior="isolated", invert=False):
+    parts = [pre_tokenizers.Split(Regex(pattern), behavior, invert) for pattern in patterns]
+    return pre_tokenizers.Sequence(parts + [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 PATTERNS = {
     "gpt2": pre_tokenizers.ByteLevel(add_prefix_space=False),
     "gpt2-space": pre_tokenizers.ByteLevel(add_prefix_space=True),
     "llama3": split(LLAMA3),
-    "qwen2": split(QWEN2, "removed", True),
+    "qwen2": split(QWEN2, behavior="removed", invert=True),
     "gpt4o": split(GPT4O),
+    "deepseek": split(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK),
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]),
 }
 

@@ -245,7 +245,7 @@ static bool take_stages(struct split *s, const json_t *pre)
     bool bytes = false, ok = true;
     size_t at;
     json_t *stage;
-    if (!is_type(pre, "Sequence"))
+    if (pre && !json_is_null(pre) && !is_type(pre, "Sequence"))
         ok = take_stage(s, pre, &bytes);
     json_array_foreach(json_object_get(pre, "pretokenizers"), at, stage)
         ok = ok && take_stage(s, stage, &bytes);
@@ -254,13 +254,21 @@ static bool take_stages(struct split *s, const json_t *pre)
 
 /* ---- all of it ---- */
 
+/* Whether texts stay as they are: no normalizer, or a list of none. */
+static bool keeps_texts(const json_t *json)
+{
+    const json_t *normalizer = json_object_get(json, "normalizer");
+    const bool none = is_type(normalizer, "Sequence") && !json_array_size(json_object_get(normalizer, "normalizers"));
+    return none || is_absent(json, "normalizer") || refuse("normalizer", normalizer, "only null is");
+}
+
 static bool take(struct tokenizer *t, const json_t *json)
 {
     const json_t *added = json_object_get(json, "added_tokens");
     size_t at;
     json_t *token;
-    if (!is_absent(json, "normalizer"))
-        return refuse("normalizer", json_object_get(json, "normalizer"), "only null is");
+    if (!keeps_texts(json))
+        return false;
     if (!is_absent(json, "decoder") && !is_type(json_object_get(json, "decoder"), "ByteLevel"))
         return refuse("decoder", json_object_get(json, "decoder"), "ByteLevel is");
     if (!take_model(&t->bpe, json_object_get(json, "model"), added) ||
