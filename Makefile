@@ -385,7 +385,7 @@ $(OUT)/tests/test_bound: private LINK += -Wl,--wrap=field_oracle_primed
 $(OUT)/tests/test_%: private LINK += $(FAST_LD)
 define suite
 $(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(WITH_$(notdir $(1:.c=)):%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
-	$$(call link,$(if $(SAN),,-lcriterion))
+	$$(call link,$(if $(SAN),,-lcriterion) $(APP_LIBS))
 endef
 $(foreach src,$(filter-out tests/test_host.c,$(SUITE_SRC)),$(eval $(call suite,$(src))))
 
