@@ -2,7 +2,8 @@
  *
  * The stages call each other: a piece of one stage is cut by the next before the stage goes on, so no list of pieces is kept.
  *
- * A pattern is a stranger's, and may backtrack for longer than anybody waits: PCRE2 counts, and gives up. Its machine code has a
+ * A pattern is a stranger's, and may backtrack for longer than anybody waits. PCRE2 counts the steps from each byte at which it
+ * begins to match, and gives up; so no pattern takes exponential time, but one may take quadratic time. Its machine code has a
  * stack of a fixed size; a match that needs more is done again by the interpreter, whose memory is limited, too.
  */
 #define _GNU_SOURCE
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MATCH_STEPS_MAX = 10000000, HEAP_KIB_MAX = 1 << 16, STACK_BYTES = 32 << 10, STACK_BYTES_MAX = 1 << 20 };
+enum { MATCH_STEPS = 10000000, MATCH_STEPS_A_BYTE = 16, HEAP_KIB_MAX = 1 << 16, STACK_BYTES = 32 << 10, STACK_BYTES_MAX = 1 << 20 };
 
 struct splitter {
     pcre2_match_data *found;   /* owned, as the next three */
@@ -156,7 +157,6 @@ struct splitter *splitter_new(void)
         splitter_free(w);
         return NULL;
     }
-    pcre2_set_match_limit(w->limits, MATCH_STEPS_MAX);
     pcre2_set_heap_limit(w->limits, HEAP_KIB_MAX);
     pcre2_jit_stack_assign(w->limits, NULL, w->stack);
     return w;
@@ -224,6 +224,13 @@ static size_t next_char(const char *text, size_t bytes, size_t at)
     return at;
 }
 
+/* As "\s*\n" does on spaces without an end of line, a match may step back over each byte of the text; but not much more often. */
+static void limit_steps(struct splitter *w, size_t bytes)
+{
+    const uint64_t steps = MATCH_STEPS + (uint64_t)bytes * MATCH_STEPS_A_BYTE;
+    pcre2_set_match_limit(w->limits, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+}
+
 /* Cuts by the pattern of a stage. A match of no bytes ends a gap; one right behind a match is none. */
 static bool cut_by(const struct cut *c, int stage, const char *text, size_t bytes)
 {
@@ -232,6 +239,7 @@ static bool cut_by(const struct cut *c, int stage, const char *text, size_t byte
     size_t done = 0, from = 0;
     bool ok = true, matched = false;
     while (ok && from <= bytes) {
+        limit_steps(c->scratch, bytes - from); /* the stages after this one have changed it */
         const int got = find(c, s->code, text, bytes, from);
         if (got < 0)
             return false;
