@@ -37,3 +37,11 @@ bool glob_fits(const char *glob, const char *text)
     c_locale_end(locale);
     return fits;
 }
+
+int glob_paths(const char *pattern, glob_t *found)
+{
+    struct c_locale locale = c_locale_begin();
+    const int status = glob(pattern, GLOB_NOSORT, NULL, found);
+    c_locale_end(locale);
+    return status;
+}

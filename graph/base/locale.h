@@ -17,6 +17,7 @@
 #ifndef GRAPH_BASE_LOCALE_H
 #define GRAPH_BASE_LOCALE_H
 
+#include <glob.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -35,6 +36,9 @@ double number_read(const char *text, char **end);
 
 /* fnmatch() without flags: whether the glob fits. `?` is one byte, and `[a-z]` a range of bytes. */
 bool glob_fits(const char *glob, const char *text);
+
+/* glob(), unsorted: the paths that fit, likewise. */
+int glob_paths(const char *pattern, glob_t *found);
 
 /* isdigit() and isalnum(), of ASCII alone. */
 static inline bool is_digit(char c)

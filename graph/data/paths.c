@@ -1,12 +1,12 @@
 /* graph/data/paths.c: see the header. */
 #include "graph/data/paths.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 static weir_status add(struct data_paths *paths, const char *path)
 {
@@ -37,7 +37,7 @@ weir_status data_paths_add(struct data_paths *paths, const char *pattern)
     glob_t found = {0};
     if (!strpbrk(pattern, "*?[") || !access(pattern, F_OK))
         return add(paths, pattern);
-    const int failed = glob(pattern, GLOB_NOSORT, NULL, &found);
+    const int failed = glob_paths(pattern, &found);
     weir_status status = failed == GLOB_NOSPACE ? error_set(WEIR_E_MEMORY, "no memory for the names of files")
                          : failed               ? error_set(WEIR_E_IO, "%s: no file has such a name", pattern)
                                                 : WEIR_OK;
