@@ -274,7 +274,7 @@ weir_status weir_session_load_at(weir_session *s, const char *dir, const weir_lo
         status = ending_failure(&s->ending);
     if (!status)
         status = opts_read(&opts, sizeof(opts), given, "weir_session_load");
-    if (!status && session_is_onnx(dir))
+    if (!status && !opts.memory && session_is_onnx(dir))
         return session_load_onnx(s, dir, &opts);
     return status ? status : snapshot_load(&s->snapshots, dir, &opts);
 }

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "apps/common/npy.h"
+#include "apps/common/paths.h"
 
 #include <dirent.h>
 #include "graph/base/reading.h"
@@ -223,18 +224,6 @@ static bool stays_inside(const char *name)
     return true;
 }
 
-static bool make_folders(char *path)
-{
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        bool ok = mkdir(path, 0777) == 0 || errno == EEXIST;
-        *slash = '/';
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
 /* The header, padded so that the values are aligned to 64 bytes, and to `least` bytes; returns how many it has. */
 static long put_header(FILE *to, weir_dtype dtype, int rank, const int64_t *dim, long least)
 {
@@ -292,7 +281,7 @@ static bool write_one(const struct tensor *t, const char *folder)
     int length = snprintf(path, sizeof path, "%s/%s.npy", folder, t->name);
     if (!stays_inside(t->name) || length >= (int)sizeof path)
         return tensors_failed("tensor %s: its name cannot be that of a file in %s", t->name, folder);
-    FILE *file = make_folders(path) ? fopen(path, "wb") : NULL;
+    FILE *file = paths_make_above(path) ? fopen(path, "wb") : NULL;
     if (!file)
         return tensors_failed("%s: cannot be written: %s", path, strerror(errno));
     bool ok = put_tensor(file, t);

@@ -23,6 +23,18 @@ static bool go_up(char *path)
     return true;
 }
 
+bool paths_make_above(char *path)
+{
+    for (char *slash = *path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        const bool ok = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *slash = '/';
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
 static bool find_above(char *folder, const char *file, char path[PATHS_BYTES])
 {
     do {

@@ -28,6 +28,9 @@ bool paths_follow(char path[PATHS_BYTES]);
  * errno is not ENOENT. */
 const char *paths_meant(const char *path, char text[PATHS_BYTES]);
 
+/* Makes the folders above the file `path`, which is the same again then. False with errno set. */
+bool paths_make_above(char *path);
+
 typedef struct paths_list {
     char **path; /* owned */
     int count;

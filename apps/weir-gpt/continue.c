@@ -4,7 +4,6 @@
 #include "apps/common/measure.h"
 #include "apps/common/model/llama.h"
 #include "apps/common/options.h"
-#include "apps/common/tokens/gguf.h"
 #include "apps/common/tokens/tokenizer.h"
 #include "apps/common/train/interrupt.h"
 
@@ -19,23 +18,8 @@ typedef struct continuation {
     weir_plan *plan;
     weir_session *session;
     struct token_ids ids;        /* the prompt, then what is written */
-    int64_t last;                /* the token that ends a text; -1: none */
     struct shown shown;
 } continuation;
-
-/* The end of a text, as the file has it. */
-static int64_t last_token(const char *path)
-{
-    struct gguf g = {.file = fopen(path, "rb")};
-    struct gguf_value value = {.key = "tokenizer.ggml.eos_token_id"};
-    uint32_t id = 0;
-    const bool ok = g.file && gguf_find(&g, &value, 1) && value.present && !value.array && value.type == GGUF_U32 && gguf_begin(&g, &value) &&
-                    gguf_next_u32(&g, &id);
-    if (g.file)
-        fclose(g.file);
-    free(g.text);
-    return ok ? (int64_t)id : -1;
-}
 
 static bool encode(continuation *c, const char *prompt)
 {
@@ -68,7 +52,6 @@ static int open_model(continuation *c, const char *path, const sample_opts *opts
         return options_wrong(c->program, "--prompt: it has %zu tokens, and the model sees at most %d", c->ids.count, c->config.context);
     const size_t wanted = c->ids.count + (size_t)opts->bytes;
     c->config.room = wanted < (size_t)c->config.context ? (int)wanted : c->config.context;
-    c->last = last_token(path);
     return open_session(c, path) ? -1 : options_failed(c->program);
 }
 
@@ -106,7 +89,7 @@ static weir_status write_tokens(continuation *c, const sample_opts *opts)
         status = step(c, at, &next);
         if (status || at + 1 < prompt)
             continue;
-        if (next == (uint64_t)c->last || c->ids.count - prompt == (size_t)opts->bytes)
+        if ((int64_t)next == c->config.last || c->ids.count - prompt == (size_t)opts->bytes)
             break;
         if (!token_ids_add(&c->ids, &next, 1))
             return WEIR_E_MEMORY;

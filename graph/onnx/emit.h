@@ -19,7 +19,7 @@
 #include "graph/model/build.h"
 #include "graph/onnx/export.h"
 #include "graph/onnx/model.h"
-#include "graph/onnx/proto_write.h"
+#include "graph/base/proto_write.h"
 
 #include <weir/onnx.h>
 
@@ -39,6 +39,7 @@ typedef struct onnx_exporter {
     struct proto_out nodes, constants, inputs, outputs; /* fields of the file's graph */
     struct proto_out making;         /* the node that is being written */
     const char *op;                  /* of it */
+    const char *why;                 /* there is no form of the node that is converted; a part of a sentence */
     weir_status status;              /* of the first fault */
 } onnx_exporter;
 
@@ -49,9 +50,9 @@ bool export_nodes(onnx_exporter *ex, const onnx_export_opts *opts);
 /* Writes the file. */
 weir_status export_write(onnx_exporter *ex, const onnx_export_opts *opts);
 
-/* Writes the nodes that compute ex->node. False: there is no such conversion, and *why says more than that (a part of a sentence),
- * or is NULL; or a fault, which is in ex->status. */
-typedef bool (*onnx_emit)(onnx_exporter *ex, const char **why);
+/* Writes the nodes that compute ex->node. False: there is no such conversion, and ex->why says more than that, or is NULL; or a fault,
+ * which is in ex->status. */
+typedef bool (*onnx_emit)(onnx_exporter *ex);
 onnx_emit export_find(const char *op);
 
 bool export_fault(onnx_exporter *ex, weir_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -61,13 +62,10 @@ bool export_no_memory(onnx_exporter *ex);
 
 /* `wanted`, or if that is taken, one that begins with it. It is taken then. */
 const char *export_name(onnx_exporter *ex, const char *wanted);
-bool export_taken(const onnx_exporter *ex, const char *name);
 
 /* ---- types ---- */
 
 int export_type(weir_dtype dtype); /* enum onnx_type */
-/* A ValueInfoProto as field `field` of the graph. */
-void export_port(struct proto_out *to, int field, const char *name, const weir_type *type);
 
 /* ---- the node that is converted ---- */
 
@@ -143,7 +141,7 @@ bool emit_out_f32(onnx_exporter *ex, const char *y);
     X(slice_step) X(pad) X(concat) X(append) X(constant) X(range) X(gather) X(gather_nd) X(resize) X(cumsum)             \
     X(top_k) X(matmul) X(linear) X(conv) X(pool) X(layernorm) X(rmsnorm) X(attention) X(attention_kept) X(rope) X(embedding)     \
     X(cross_entropy) X(label_count) X(class_lse) X(class_loss)
-#define X(name) bool emit_op_##name(onnx_exporter *ex, const char **why);
+#define X(name) bool emit_op_##name(onnx_exporter *ex);
 EMIT_LIST(X)
 #undef X
 

@@ -103,11 +103,10 @@ static bool attention(onnx_exporter *ex, const char *k, const char *v, const wei
     return emit_reshape(ex, emit_out(ex, 0), y, shape->dim, shape->rank);
 }
 
-bool emit_op_attention(onnx_exporter *ex, const char **why)
+bool emit_op_attention(onnx_exporter *ex)
 {
     const weir_shape *q = emit_shape(ex, 0), *k = emit_shape(ex, 1);
     sight s = {.seen = emit_int(ex, "causal", 0) ? keys_up_to(ex, q->dim[1], k->dim[1], NULL) : NULL};
-    (void)why;
     take_mask(ex, 3, NULL, &s);
     return attention(ex, emit_in(ex, 1), emit_in(ex, 2), k, &s);
 }
@@ -123,14 +122,13 @@ static const char *with_new(onnx_exporter *ex, int kept, int fresh, const char *
 }
 
 /* position + n keys, so their number is data, which ONNX allows. */
-bool emit_op_attention_kept(onnx_exporter *ex, const char **why)
+bool emit_op_attention_kept(onnx_exporter *ex)
 {
     const int64_t one = 1, n = emit_shape(ex, 0)->dim[1], zero = 0;
     const weir_shape *kept = emit_shape(ex, 3);
     const char *at = emit_cast(ex, NULL, emit_reshape(ex, NULL, emit_in(ex, 5), &one, 1), ONNX_INT64);
     const char *end = EMIT(ex, NULL, "Add", at, emit_ints(ex, &n, 1));
     sight s = {.seen = EMIT(ex, NULL, "Slice", keys_up_to(ex, n, kept->dim[1], at), emit_ints(ex, &zero, 1), end, emit_ints(ex, &one, 1))};
-    (void)why;
     take_mask(ex, 6, end, &s);
     const weir_shape keys = {3, {kept->dim[0], -1, kept->dim[2]}}; /* -1: as many as there are */
     return attention(ex, with_new(ex, 3, 1, at), with_new(ex, 4, 2, at), &keys, &s);
@@ -205,14 +203,13 @@ static const char *turned(onnx_exporter *ex, const struct rope_attrs *a, const c
     return emit_reshape(ex, NULL, joined(ex, emit_reshape(ex, NULL, one, apart, 5), emit_reshape(ex, NULL, two, apart, 5)), together, 4);
 }
 
-bool emit_op_rope(onnx_exporter *ex, const char **why)
+bool emit_op_rope(onnx_exporter *ex)
 {
     const struct rope_attrs *a = ex->node->attrs;
     const weir_shape *shape = emit_shape(ex, 0);
     const int64_t dim[4] = {shape->dim[0], shape->dim[1], shape->dim[2] / a->head_dim, a->head_dim};
     const turns t = ex->node->in_count > 1 ? data_turns(ex, a, dim[1], a->rotary_dim / 2) : known_turns(ex, a, dim[1], a->rotary_dim / 2);
     const char *x = emit_reshape(ex, NULL, emit_in_f32(ex, 0), dim, 4), *y = turned(ex, a, x, &t, dim);
-    (void)why;
     if (a->rotary_dim < a->head_dim)
         y = joined(ex, y, columns(ex, x, a->rotary_dim, a->head_dim, 1));
     if (emit_type(ex, 0)->dtype == WEIR_F32)

@@ -17,19 +17,17 @@ static const char *swapped(onnx_exporter *ex, const char *x, int rank)
     return emit_transpose(ex, NULL, x, perm, rank);
 }
 
-bool emit_op_matmul(onnx_exporter *ex, const char **why)
+bool emit_op_matmul(onnx_exporter *ex)
 {
     const char *a = emit_in(ex, 0), *b = emit_in(ex, 1);
-    (void)why;
     a = emit_int(ex, "trans_a", 0) ? swapped(ex, a, emit_shape(ex, 0)->rank) : a;
     b = emit_int(ex, "trans_b", 0) ? swapped(ex, b, emit_shape(ex, 1)->rank) : b;
     return EMIT_OUT(ex, "MatMul", a, b);
 }
 
 /* x, weight [in, out] (, bias) */
-bool emit_op_linear(onnx_exporter *ex, const char **why)
+bool emit_op_linear(onnx_exporter *ex)
 {
-    (void)why;
     if (ex->node->in_count < 3)
         return EMIT_OUT(ex, "MatMul", emit_in(ex, 0), emit_in(ex, 1));
     const char *bias = emit_in(ex, 2);
@@ -38,10 +36,9 @@ bool emit_op_linear(onnx_exporter *ex, const char **why)
     return EMIT_OUT(ex, "Add", EMIT(ex, NULL, "MatMul", emit_in(ex, 0), emit_in(ex, 1)), bias);
 }
 
-bool emit_op_embedding(onnx_exporter *ex, const char **why)
+bool emit_op_embedding(onnx_exporter *ex)
 {
     const weir_dtype table = emit_type(ex, 1)->dtype, dtype = ex->node->out[0]->type.dtype;
-    (void)why;
     EMIT_BEGIN(ex, "Gather", emit_in(ex, 1), emit_in(ex, 0));
     emit_set_int(ex, "axis", 0);
     return table == dtype ? emit_end(ex, emit_out(ex, 0)) : emit_cast(ex, emit_out(ex, 0), emit_end(ex, NULL), export_type(dtype));
@@ -70,13 +67,12 @@ static void set_window(onnx_exporter *ex, int dims)
 }
 
 /* A convolution's groups follow from its shapes; those of a transposed one are an attribute. */
-bool emit_op_conv(onnx_exporter *ex, const char **why)
+bool emit_op_conv(onnx_exporter *ex)
 {
     const weir_shape *x = emit_shape(ex, 0), *weight = emit_shape(ex, 1);
     const bool transposed = !strcmp(ex->node->op->name, "conv_transpose");
     const char *bias = ex->node->in_count > 2 ? emit_in(ex, 2) : NULL;
     const weir_dtype dtype = emit_type(ex, 0)->dtype;
-    (void)why;
     if (bias && emit_type(ex, 2)->dtype != dtype)
         bias = emit_cast(ex, NULL, bias, export_type(dtype));
     EMIT_BEGIN(ex, transposed ? "ConvTranspose" : "Conv", emit_in(ex, 0), emit_in(ex, 1), bias);
@@ -88,7 +84,7 @@ bool emit_op_conv(onnx_exporter *ex, const char **why)
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_pool(onnx_exporter *ex, const char **why)
+bool emit_op_pool(onnx_exporter *ex)
 {
     const bool max = !strcmp(ex->node->op->name, "max_pool");
     const int dims = emit_shape(ex, 0)->rank - 2;
@@ -96,7 +92,7 @@ bool emit_op_pool(onnx_exporter *ex, const char **why)
     for (int d = 0; d < dims; d++)
         dilated |= emit_int(ex, "dilation", d) != 1;
     if (dilated && !max)
-        return *why = "an average pool of this version of ONNX has no dilation", false;
+        return ex->why = "an average pool of this version of ONNX has no dilation", false;
     EMIT_BEGIN(ex, max ? "MaxPool" : "AveragePool", emit_in(ex, 0));
     set_window(ex, dims);
     if (max)
@@ -119,10 +115,9 @@ bool emit_out_f32(onnx_exporter *ex, const char *y)
     return emit_cast(ex, emit_out(ex, 0), y, export_type(ex->node->out[0]->type.dtype));
 }
 
-bool emit_op_layernorm(onnx_exporter *ex, const char **why)
+bool emit_op_layernorm(onnx_exporter *ex)
 {
     const bool half = ex->node->out[0]->type.dtype != WEIR_F32;
-    (void)why;
     EMIT_BEGIN(ex, "LayerNormalization", emit_in_f32(ex, 0), emit_in_f32(ex, 1), emit_in_f32(ex, 2));
     emit_set_int(ex, "axis", -1);
     emit_set_real(ex, "epsilon", emit_real(ex, "eps"));
@@ -130,13 +125,12 @@ bool emit_op_layernorm(onnx_exporter *ex, const char **why)
     return half ? emit_out_f32(ex, y) : true;
 }
 
-bool emit_op_rmsnorm(onnx_exporter *ex, const char **why)
+bool emit_op_rmsnorm(onnx_exporter *ex)
 {
     const char *x = emit_in_f32(ex, 0), *square = EMIT(ex, NULL, "Mul", x, x);
     const char *mean = emit_reduce(ex, NULL, "ReduceMean", square, emit_shape(ex, 0)->rank - 1, true);
     const char *root = EMIT(ex, NULL, "Sqrt", emit_by_number(ex, NULL, "Add", mean, WEIR_F32, emit_real(ex, "eps")));
     const char *y = EMIT(ex, NULL, "Div", x, root);
-    (void)why;
     if (ex->node->out[0]->type.dtype == WEIR_F32)
         return EMIT_OUT(ex, "Mul", y, emit_in_f32(ex, 1));
     return emit_out_f32(ex, EMIT(ex, NULL, "Mul", y, emit_in_f32(ex, 1)));
@@ -184,20 +178,18 @@ static bool mean_loss(onnx_exporter *ex, const char *lse, const char *logit, con
     return EMIT_OUT(ex, "Div", sum, emit_by_number(ex, NULL, "Max", count, WEIR_F32, 1));
 }
 
-bool emit_op_cross_entropy(onnx_exporter *ex, const char **why)
+bool emit_op_cross_entropy(onnx_exporter *ex)
 {
     const weir_shape *shape = emit_shape(ex, 0);
     const char *x = emit_in_f32(ex, 0), *labels = emit_in(ex, 1), *left_out = ignored(ex, labels);
-    (void)why;
     return mean_loss(ex, row_lse(ex, x, shape->rank), picked(ex, x, shape, labels, left_out), left_out,
                      weir_shape_count(emit_shape(ex, 1)), ex->node->in_count > 2 ? emit_in(ex, 2) : NULL);
 }
 
-bool emit_op_label_count(onnx_exporter *ex, const char **why)
+bool emit_op_label_count(onnx_exporter *ex)
 {
     const char *left_out = ignored(ex, emit_in(ex, 0));
     const double all = (double)weir_shape_count(emit_shape(ex, 0));
-    (void)why;
     if (!left_out)
         return emit_alias(ex, 0, emit_number(ex, WEIR_F32, all));
     const char *counts = emit_cast(ex, NULL, EMIT(ex, NULL, "Not", left_out), ONNX_FLOAT);
@@ -207,24 +199,22 @@ bool emit_op_label_count(onnx_exporter *ex, const char **why)
 }
 
 /* By groups of classes, each with a sum of its own. */
-bool emit_op_class_lse(onnx_exporter *ex, const char **why)
+bool emit_op_class_lse(onnx_exporter *ex)
 {
     const weir_shape *shape = emit_shape(ex, 0);
     const char *x = emit_in_f32(ex, 0), *labels = emit_in(ex, 1);
     weir_shape grouped = ex->node->out[0]->type.shape;
-    (void)why;
     if (grouped.rank == WEIR_DIMS_MAX)
-        return *why = "its logits have too many dimensions", false;
+        return ex->why = "its logits have too many dimensions", false;
     const int64_t classes = shape->dim[shape->rank - 1] / grouped.dim[grouped.rank - 1];
     grouped.dim[grouped.rank++] = classes;
     const char *lse = row_lse(ex, emit_reshape(ex, NULL, x, grouped.dim, grouped.rank), grouped.rank);
     return emit_alias(ex, 0, lse) && emit_alias(ex, 1, picked(ex, x, shape, labels, ignored(ex, labels)));
 }
 
-bool emit_op_class_loss(onnx_exporter *ex, const char **why)
+bool emit_op_class_loss(onnx_exporter *ex)
 {
     const char *labels = emit_in(ex, 2);
-    (void)why;
     return mean_loss(ex, row_lse(ex, emit_in(ex, 0), emit_shape(ex, 0)->rank), emit_in(ex, 1), ignored(ex, labels),
                      weir_shape_count(emit_shape(ex, 2)), ex->node->in_count > 3 ? emit_in(ex, 3) : NULL);
 }

@@ -22,12 +22,11 @@ static const char *reduction(const char *op)
 }
 
 /* No axes: all of them. */
-bool emit_op_reduce(onnx_exporter *ex, const char **why)
+bool emit_op_reduce(onnx_exporter *ex)
 {
     const int rank = emit_shape(ex, 0)->rank, given = (int)emit_int(ex, "axis_count", 0);
     const char *op = reduction(ex->node->op->name), *x = widened(ex);
     int64_t axes[WEIR_DIMS_MAX] = {0};
-    (void)why;
     for (int i = 0; i < given; i++)
         axes[i] = emit_int(ex, "axes", i) + (emit_int(ex, "axes", i) < 0 ? rank : 0);
     const bool input = given && !strcmp(op, "ReduceSum");
@@ -40,13 +39,12 @@ bool emit_op_reduce(onnx_exporter *ex, const char **why)
 }
 
 /* Over the dimensions in front that the result lacks, and those of which it has 1. */
-bool emit_op_sum_to(onnx_exporter *ex, const char **why)
+bool emit_op_sum_to(onnx_exporter *ex)
 {
     const weir_shape *from = emit_shape(ex, 0), *to = &ex->node->out[0]->type.shape;
     const int lacks = from->rank - to->rank;
     int64_t axes[WEIR_DIMS_MAX] = {0};
     int count = 0;
-    (void)why;
     for (int d = 0; d < from->rank; d++)
         if (d < lacks || (to->dim[d - lacks] == 1 && from->dim[d] != 1))
             axes[count++] = d;
@@ -56,17 +54,15 @@ bool emit_op_sum_to(onnx_exporter *ex, const char **why)
     return emit_reshape(ex, emit_out(ex, 0), sum, to->dim, to->rank);
 }
 
-bool emit_op_softmax(onnx_exporter *ex, const char **why)
+bool emit_op_softmax(onnx_exporter *ex)
 {
-    (void)why;
     EMIT_BEGIN(ex, "Softmax", emit_in(ex, 0));
     emit_set_int(ex, "axis", -1);
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_argmax(onnx_exporter *ex, const char **why)
+bool emit_op_argmax(onnx_exporter *ex)
 {
-    (void)why;
     EMIT_BEGIN(ex, "ArgMax", emit_in(ex, 0));
     emit_set_int(ex, "axis", emit_shape(ex, 0)->rank - 1);
     emit_set_int(ex, "keepdims", 0);
@@ -75,25 +71,22 @@ bool emit_op_argmax(onnx_exporter *ex, const char **why)
 
 /* ---- shapes ---- */
 
-bool emit_op_reshape(onnx_exporter *ex, const char **why)
+bool emit_op_reshape(onnx_exporter *ex)
 {
     const weir_shape *shape = &ex->node->out[0]->type.shape;
-    (void)why;
     return emit_reshape(ex, emit_out(ex, 0), emit_in(ex, 0), shape->dim, shape->rank);
 }
 
-bool emit_op_expand(onnx_exporter *ex, const char **why)
+bool emit_op_expand(onnx_exporter *ex)
 {
     const weir_shape *shape = &ex->node->out[0]->type.shape;
-    (void)why;
     return EMIT_OUT(ex, "Expand", emit_in(ex, 0), emit_ints(ex, shape->dim, shape->rank));
 }
 
-bool emit_op_transpose(onnx_exporter *ex, const char **why)
+bool emit_op_transpose(onnx_exporter *ex)
 {
     const int rank = emit_shape(ex, 0)->rank;
     int64_t perm[WEIR_DIMS_MAX] = {0};
-    (void)why;
     for (int d = 0; d < rank; d++)
         perm[d] = emit_int(ex, "perm", d);
     return emit_transpose(ex, emit_out(ex, 0), emit_in(ex, 0), perm, rank);
@@ -108,32 +101,28 @@ static bool slice(onnx_exporter *ex, int64_t first, int64_t count, int64_t step)
                     emit_ints(ex, &step, 1));
 }
 
-bool emit_op_slice(onnx_exporter *ex, const char **why)
+bool emit_op_slice(onnx_exporter *ex)
 {
-    (void)why;
     return slice(ex, emit_int(ex, "range", 0), emit_int(ex, "range", 1), 1);
 }
 
-bool emit_op_slice_step(onnx_exporter *ex, const char **why)
+bool emit_op_slice_step(onnx_exporter *ex)
 {
-    (void)why;
     return slice(ex, emit_int(ex, "first", 0), emit_int(ex, "count", 0), emit_int(ex, "step", 0));
 }
 
-bool emit_op_pad(onnx_exporter *ex, const char **why)
+bool emit_op_pad(onnx_exporter *ex)
 {
     const int rank = emit_shape(ex, 0)->rank, axis = emit_axis(ex, rank);
     int64_t pads[2 * WEIR_DIMS_MAX] = {0};
-    (void)why;
     pads[axis] = emit_int(ex, "range", 0);
     pads[rank + axis] = emit_int(ex, "range", 1);
     return EMIT_OUT(ex, "Pad", emit_in(ex, 0), emit_ints(ex, pads, 2 * rank));
 }
 
-bool emit_op_concat(onnx_exporter *ex, const char **why)
+bool emit_op_concat(onnx_exporter *ex)
 {
     const char *in[WEIR_ARGS_MAX + 1] = {NULL};
-    (void)why;
     for (int i = 0; i < ex->node->in_count; i++)
         in[i] = emit_in(ex, i);
     emit_begin(ex, "Concat", in);
@@ -142,7 +131,7 @@ bool emit_op_concat(onnx_exporter *ex, const char **why)
 }
 
 /* The rows in front of the position, the new ones, and those behind them. */
-bool emit_op_append(onnx_exporter *ex, const char **why)
+bool emit_op_append(onnx_exporter *ex)
 {
     const int64_t axis = emit_shape(ex, 0)->rank - 2, n = emit_shape(ex, 1)->dim[axis], room = emit_shape(ex, 0)->dim[axis], zero = 0;
     const int64_t one = 1;
@@ -150,7 +139,6 @@ bool emit_op_append(onnx_exporter *ex, const char **why)
     const char *axes = emit_ints(ex, &axis, 1), *behind = EMIT(ex, NULL, "Add", at, emit_ints(ex, &n, 1));
     const char *before = EMIT(ex, NULL, "Slice", x, emit_ints(ex, &zero, 1), at, axes);
     const char *after = EMIT(ex, NULL, "Slice", x, behind, emit_ints(ex, &room, 1), axes);
-    (void)why;
     EMIT_BEGIN(ex, "Concat", before, emit_in(ex, 1), after);
     emit_set_int(ex, "axis", axis);
     return emit_end(ex, emit_out(ex, 0));
@@ -158,59 +146,53 @@ bool emit_op_append(onnx_exporter *ex, const char **why)
 
 /* ---- tensors that are made of nothing ---- */
 
-bool emit_op_constant(onnx_exporter *ex, const char **why)
+bool emit_op_constant(onnx_exporter *ex)
 {
     const weir_type *type = &ex->node->out[0]->type;
-    (void)why;
     EMIT_BEGIN(ex, "ConstantOfShape", emit_ints(ex, type->shape.dim, type->shape.rank));
     emit_set_scalar(ex, "value", type->dtype, emit_real(ex, "value"));
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_range(onnx_exporter *ex, const char **why)
+bool emit_op_range(onnx_exporter *ex)
 {
     const weir_type *type = &ex->node->out[0]->type;
-    (void)why;
     return emit_alias(ex, 0, emit_range(ex, type->dtype, &type->shape, emit_real(ex, "start"), emit_real(ex, "step")));
 }
 
 /* ---- by index ---- */
 
 /* Along an axis: gather, gather_elements. */
-bool emit_op_gather(onnx_exporter *ex, const char **why)
+bool emit_op_gather(onnx_exporter *ex)
 {
     const bool elements = strcmp(ex->node->op->name, "gather") != 0;
-    (void)why;
     EMIT_BEGIN(ex, elements ? "GatherElements" : "Gather", emit_in(ex, 0), emit_in(ex, 1));
     emit_set_int(ex, "axis", emit_axis(ex, emit_shape(ex, 0)->rank));
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_gather_nd(onnx_exporter *ex, const char **why)
+bool emit_op_gather_nd(onnx_exporter *ex)
 {
     const char *ids = emit_cast(ex, NULL, emit_in(ex, 1), ONNX_INT64);
-    (void)why;
     EMIT_BEGIN(ex, "GatherND", emit_in(ex, 0), ids);
     emit_set_int(ex, "batch_dims", emit_int(ex, "batch_dims", 0));
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_cumsum(onnx_exporter *ex, const char **why)
+bool emit_op_cumsum(onnx_exporter *ex)
 {
     const char *axis = emit_number(ex, WEIR_I64, emit_axis(ex, emit_shape(ex, 0)->rank));
-    (void)why;
     EMIT_BEGIN(ex, "CumSum", emit_in(ex, 0), axis);
     emit_set_int(ex, "exclusive", emit_int(ex, "exclusive", 0));
     emit_set_int(ex, "reverse", emit_int(ex, "reverse", 0));
     return emit_end(ex, emit_out(ex, 0));
 }
 
-bool emit_op_top_k(onnx_exporter *ex, const char **why)
+bool emit_op_top_k(onnx_exporter *ex)
 {
     const int64_t count = emit_int(ex, "count", 0);
     const char *values = emit_out(ex, 0), *indices = emit_out(ex, 1), *wide = pool_text(&ex->pool, "%s/i64", indices);
     const char *name = wide ? export_name(ex, wide) : NULL;
-    (void)why;
     if (!name)
         return export_no_memory(ex);
     EMIT_BEGIN(ex, "TopK", emit_in(ex, 0), emit_ints(ex, &count, 1));
@@ -238,7 +220,7 @@ static const char *rounding_of(int64_t round)
 }
 
 /* Sizes say the scale, if it is that of the sizes; else scales have to give the size. */
-bool emit_op_resize(onnx_exporter *ex, const char **why)
+bool emit_op_resize(onnx_exporter *ex)
 {
     const weir_shape *from = emit_shape(ex, 0), *to = &ex->node->out[0]->type.shape;
     const int axis = emit_axis(ex, from->rank);
@@ -246,7 +228,7 @@ bool emit_op_resize(onnx_exporter *ex, const char **why)
     const bool by_size = scale == count / size;
     double list[WEIR_DIMS_MAX] = {0};
     if (!by_size && floor(size * (double)(float)scale) != count)
-        return *why = "its scale gives another size", false;
+        return ex->why = "its scale gives another size", false;
     for (int d = 0; d < from->rank; d++)
         list[d] = d == axis ? scale : 1;
     const char *sizes = by_size ? emit_ints(ex, to->dim, to->rank) : NULL, *scales = by_size ? "" : emit_reals(ex, list, from->rank);

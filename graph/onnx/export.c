@@ -50,7 +50,7 @@ static size_t place_of(const onnx_exporter *ex, const char *name)
     return at;
 }
 
-bool export_taken(const onnx_exporter *ex, const char *name)
+static bool is_taken(const onnx_exporter *ex, const char *name)
 {
     return ex->taken_room && ex->taken[place_of(ex, name)];
 }
@@ -74,7 +74,7 @@ static bool grow_names(onnx_exporter *ex)
 const char *export_name(onnx_exporter *ex, const char *wanted)
 {
     const char *name = wanted;
-    for (int i = 2; name && export_taken(ex, name); i++)
+    for (int i = 2; name && is_taken(ex, name); i++)
         name = pool_text(&ex->pool, "%s_%d", wanted, i);
     if (!name || !grow_names(ex))
         return export_no_memory(ex), NULL;
@@ -92,7 +92,8 @@ int export_type(weir_dtype dtype)
     return type[dtype];
 }
 
-void export_port(struct proto_out *to, int field, const char *name, const weir_type *type)
+/* A ValueInfoProto as field `field` of the graph. */
+static void put_port(struct proto_out *to, int field, const char *name, const weir_type *type)
 {
     struct proto_out port = {0}, of = {0}, tensor = {0}, shape = {0};
     for (int d = 0; d < type->shape.rank; d++) {
@@ -259,7 +260,7 @@ static void name_input(onnx_exporter *ex, const weir_tensor *x, const char *want
     const char *name = export_name(ex, wanted);
     ex->name[x->id] = name;
     if (name)
-        export_port(&ex->inputs, GRAPH_INPUT, name, &x->type);
+        put_port(&ex->inputs, GRAPH_INPUT, name, &x->type);
 }
 
 /* A value that has a name already, as inputs do, gets another one at the end. */
@@ -268,7 +269,7 @@ static const char *name_output(onnx_exporter *ex, const weir_tensor *x, const ch
     const weir_tensor *root = root_of(x);
     const char *name = export_name(ex, wanted);
     if (name)
-        export_port(&ex->outputs, GRAPH_OUTPUT, name, &x->type);
+        put_port(&ex->outputs, GRAPH_OUTPUT, name, &x->type);
     if (root->node && !ex->name[root->id])
         ex->name[root->id] = name;
     return name;
@@ -294,7 +295,7 @@ static bool name_states(onnx_exporter *ex)
         name_input(ex, node->updates, node->updates->name);
         ex->name[node->out[0]->id] = next ? export_name(ex, next) : NULL;
         if (ex->name[node->out[0]->id])
-            export_port(&ex->outputs, GRAPH_OUTPUT, ex->name[node->out[0]->id], &node->updates->type);
+            put_port(&ex->outputs, GRAPH_OUTPUT, ex->name[node->out[0]->id], &node->updates->type);
     }
     return true;
 }
@@ -318,8 +319,8 @@ static void name_params(onnx_exporter *ex)
 
 static bool convert(onnx_exporter *ex, const graph_node *node, const char *output)
 {
-    const char *why = NULL;
     ex->node = node;
+    ex->why = NULL;
     if (is_op(node, "source"))
         return true;
     if (is_op(node, "sink")) {
@@ -327,9 +328,9 @@ static bool convert(onnx_exporter *ex, const graph_node *node, const char *outpu
             EMIT(ex, output, "Identity", emit_in(ex, 0));
         return true;
     }
-    return export_find(node->op->name)(ex, &why) ||
+    return export_find(node->op->name)(ex) ||
            export_fault(ex, WEIR_E_UNSUPPORTED, "%s:%d: %s: %s", file_of(node), node->src.line, node->op->name,
-                        why ? why : "it has no form in ONNX");
+                        ex->why ? ex->why : "it has no form in ONNX");
 }
 
 bool export_nodes(onnx_exporter *ex, const onnx_export_opts *opts)

@@ -6,7 +6,7 @@
  * hold them, and all else by ONNX_ITEMS_MAX.
  */
 #include "graph/onnx/model.h"
-#include "graph/onnx/proto.h"
+#include "graph/base/proto.h"
 
 #include "graph/base/error.h"
 #include "graph/base/foreign.h"

@@ -163,7 +163,7 @@ static void panel_fill(const forward *f, const gemm_block *b, const patch *p, in
         rows_fill(f, b, size, &c, c.count, to);
 }
 
-/* The patches of the channels that the block's rows are of. Every way reads them. */
+/* The patches of the channels that the block's rows are of. Both forms of the product read them. */
 static void patches_make(const forward *f, const gemm_block *b, const patch *p)
 {
     const int64_t taps = f->s.taps, first = b->p / taps, last = (b->p + b->depth - 1) / taps;

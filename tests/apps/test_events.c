@@ -210,7 +210,6 @@ Test(events, a_file_is_read_back)
     snprintf(folder, sizeof folder, "%s", folder_path("new/runs/a"));
     cr_assert(events_open(&e, folder));
     for (int i = 0; i < 300; i++) {
-        events_begin(&e);
         for (int k = 0; k < 3; k++) {
             snprintf(tag, sizeof tag, "tag/%d", k);
             events_add(&e, tag, i ? 1.0 / i + k : (double)NAN);
@@ -238,7 +237,6 @@ Test(events, long_tags_are_kept_whole)
     snprintf(folder, sizeof folder, "%s", folder_path("long"));
     memset(tag, 'x', sizeof tag - 1);
     cr_assert(events_open(&e, folder));
-    events_begin(&e);
     events_add(&e, tag, 2.5);
     char longer[200];
     memset(longer, 'y', sizeof longer - 1);
@@ -261,7 +259,6 @@ Test(events, a_file_that_is_not_open_takes_everything_and_writes_nothing)
 {
     events_file e = {0};
     events_begin_at(&e, 3);
-    events_begin(&e);
     events_add(&e, "loss", 1);
     events_end(&e, 1);
     cr_expect_eq(events_close(&e), 0);

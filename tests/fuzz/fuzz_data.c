@@ -2,12 +2,11 @@
  * small epoch once, and parts of samples give what whole ones give. */
 #define _GNU_SOURCE
 #include <weir/weir.h>
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/data";
@@ -52,15 +51,12 @@ static void look(weir_data *data)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    char path[64];
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    char path[FUZZ_PATH];
+    int fd = fuzz_file(bytes, size, path);
     if (fd < 0)
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (write(fd, bytes, size) == (ssize_t)size) {
-        look(weir_data_tokens(path, .seq = 3, .vocab = 1 << 20));
-        look(weir_data_npy(path, .sequential = true, .to = 0.5));
-    }
+    look(weir_data_tokens(path, .seq = 3, .vocab = 1 << 20));
+    look(weir_data_npy(path, .sequential = true, .to = 0.5));
     close(fd);
     return 0;
 }

@@ -1,12 +1,11 @@
 /* tests/fuzz/fuzz_map.c: a text that claims to be a map of names, applied to a few tensors in both directions. */
 #define _GNU_SOURCE
 #include "apps/common/name_map.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/map";
@@ -35,15 +34,14 @@ static void apply(const struct name_map *map, const struct tensors *from, bool b
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
+    char path[FUZZ_PATH];
     struct name_map *map = NULL;
     struct tensors t = {.count = 0};
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    int fd = fuzz_file(data, size, path);
     if (fd < 0)
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     fill(&t);
-    if (write(fd, data, size) == (ssize_t)size && name_map_read(&map, path)) {
+    if (name_map_read(&map, path)) {
         apply(map, &t, false);
         apply(map, &t, true);
     }

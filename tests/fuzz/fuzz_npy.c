@@ -2,12 +2,11 @@
  * same. */
 #define _GNU_SOURCE
 #include "apps/common/npy.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/npy";
@@ -32,13 +31,12 @@ static void write_again(const struct tensors *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
+    char path[FUZZ_PATH];
     struct tensors t = {.count = 0};
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    int fd = fuzz_file(data, size, path);
     if (fd < 0)
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (write(fd, data, size) == (ssize_t)size && npy_read_file(&t, path, "w"))
+    if (npy_read_file(&t, path, "w"))
         write_again(&t);
     tensors_free(&t);
     close(fd);

@@ -1,9 +1,8 @@
 /* tests/fuzz/fuzz_onnx.c: bytes that claim to be an ONNX file. A graph that is made of them, if it is small, is compiled. */
 #define _GNU_SOURCE
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/file.h"
 
 #include <stdio.h>
-#include <sys/mman.h>
 #include <unistd.h>
 #include <weir/weir.h>
 
@@ -18,19 +17,16 @@ static void compile(const weir_graph *graph)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    char path[FUZZ_PATH];
+    int fd = fuzz_file(data, size, path);
     if (fd < 0)
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (write(fd, data, size) == (ssize_t)size) {
-        weir_graph *graph = weir_graph_from_onnx(path, .fetch = true);
-        if (graph)
-            compile(graph);
-        else if (!*weir_error())
-            __builtin_trap();
-        weir_graph_free(graph);
-    }
+    weir_graph *graph = weir_graph_from_onnx(path, .fetch = true);
+    if (graph)
+        compile(graph);
+    else if (!*weir_error())
+        __builtin_trap();
+    weir_graph_free(graph);
     close(fd);
     return 0;
 }

@@ -3,12 +3,11 @@
 #define _GNU_SOURCE
 #include "apps/common/tokens/inside.h"
 #include "apps/common/tokens/tokenizer.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 const char *const fuzz_corpus = "tests/fuzz/corpus/tokens";
@@ -54,12 +53,11 @@ static void encode(const struct tokenizer *t, bool plain)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[64];
-    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    char path[FUZZ_PATH];
+    int fd = fuzz_file(data, size, path);
     if (fd < 0)
         return 0;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    struct tokenizer *t = write(fd, data, size) == (ssize_t)size ? tokenizer_read(path) : NULL;
+    struct tokenizer *t = tokenizer_read(path);
     if (t) {
         encode(t, false);
         encode(t, true);

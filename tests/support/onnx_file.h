@@ -14,7 +14,7 @@
 #define TESTS_SUPPORT_ONNX_FILE_H
 
 #include "graph/onnx/model.h"
-#include "graph/onnx/proto_write.h"
+#include "graph/base/proto_write.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -17,7 +17,8 @@ enum { SIZE_MAX_IN_FILE = 1 << 24 };
 /* A key of the metadata, and the member that it fills. */
 typedef struct number {
     const char *key;
-    int *to;         /* a whole number; or */
+    int *to;         /* a whole number, from `least` on; or */
+    uint32_t least;
     double *real;
     bool optional;
 } number;
@@ -36,7 +37,7 @@ static bool take(struct gguf *g, const struct gguf_value *value, const number *n
         return false;
     if (n->real)
         return value->type == GGUF_F32 && fread(&real, sizeof real, 1, g->file) == 1 && isfinite(real) && (*n->real = (double)real) > 0;
-    if ((value->type != GGUF_U32 && value->type != GGUF_I32) || !gguf_next_u32(g, &whole) || !whole || whole > SIZE_MAX_IN_FILE)
+    if ((value->type != GGUF_U32 && value->type != GGUF_I32) || !gguf_next_u32(g, &whole) || whole < n->least || whole > SIZE_MAX_IN_FILE)
         return false;
     *n->to = (int)whole;
     return true;
@@ -45,14 +46,15 @@ static bool take(struct gguf *g, const struct gguf_value *value, const number *n
 static bool take_numbers(struct gguf *g, const char *path, llama_config *c, char *why, size_t why_bytes)
 {
     const number numbers[] = {
-        {"llama.block_count", &c->layers, NULL, false},
-        {"llama.embedding_length", &c->dim, NULL, false},
-        {"llama.attention.head_count", &c->heads, NULL, false},
-        {"llama.attention.head_count_kv", &c->kv_heads, NULL, true},
-        {"llama.feed_forward_length", &c->ffn, NULL, false},
-        {"llama.context_length", &c->context, NULL, false},
-        {"llama.attention.layer_norm_rms_epsilon", NULL, &c->eps, false},
-        {"llama.rope.freq_base", NULL, &c->rope_base, true},
+        {"llama.block_count", &c->layers, 1, NULL, false},
+        {"llama.embedding_length", &c->dim, 1, NULL, false},
+        {"llama.attention.head_count", &c->heads, 1, NULL, false},
+        {"llama.attention.head_count_kv", &c->kv_heads, 1, NULL, true},
+        {"llama.feed_forward_length", &c->ffn, 1, NULL, false},
+        {"llama.context_length", &c->context, 1, NULL, false},
+        {"llama.attention.layer_norm_rms_epsilon", NULL, 0, &c->eps, false},
+        {"llama.rope.freq_base", NULL, 0, &c->rope_base, true},
+        {"tokenizer.ggml.eos_token_id", &c->last, 0, NULL, true},
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
     struct gguf_value wanted[COUNT + 1] = {{.key = "general.architecture"}};
@@ -88,7 +90,7 @@ static bool take_vocab(const char *path, llama_config *c, char *why, size_t why_
 bool llama_read(const char *path, llama_config *c, char *why, size_t why_bytes)
 {
     struct gguf g = {.file = fopen(path, "rb")};
-    *c = (llama_config){.rope_base = 10000};
+    *c = (llama_config){.rope_base = 10000, .last = -1};
     if (!g.file)
         return wrong(why, why_bytes, path, "cannot be read: ", strerror(errno));
     bool ok = take_numbers(&g, path, c, why, why_bytes);

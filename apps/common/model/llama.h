@@ -17,6 +17,7 @@ typedef struct llama_config {
     int room;           /* tokens that are kept, at most `context` */
     double eps;         /* of the norms */
     double rope_base;
+    int last;           /* the token that ends a text; -1: the file names none */
     bool tied;          /* token_embd is the output's weight, too */
     bool logits;        /* they are fetched */
 } llama_config;

@@ -1,7 +1,6 @@
 /* apps/common/train/events.c: a file of scalars that TensorBoard shows.
  *
- * An event is a handful of fields of protobuf, so a library for it would be larger than this file. All events are short: the
- * checksum goes bit by bit, without a table.
+ * All events are short: the checksum goes bit by bit, without a table.
  *
  *     Event:   1 wall_time (double), 2 step (int64), 3 file_version (text), 5 summary, 7 session_log
  *     Summary: 1 value, repeated: 1 tag (text), 2 simple_value (float)
@@ -21,15 +20,14 @@
 #include <unistd.h>
 
 enum { WALL_TIME = 1, STEP = 2, FILE_VERSION = 3, SUMMARY = 5, SESSION_LOG = 7 }; /* of an Event */
-enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };                          /* how a field is written */
 
 /* ---- bytes ---- */
 
-static uint32_t crc32c(const char *bytes, size_t count)
+static uint32_t crc32c(const unsigned char *bytes, size_t count)
 {
     uint32_t crc = UINT32_MAX;
     for (size_t i = 0; i < count; i++) {
-        crc ^= (unsigned char)bytes[i];
+        crc ^= bytes[i];
         for (int bit = 0; bit < 8; bit++)
             crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
     }
@@ -42,53 +40,10 @@ static uint32_t masked(uint32_t crc)
     return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-static void put_fixed(FILE *to, uint64_t value, int bytes)
+static void put_checksum(struct proto_out *to, const unsigned char *bytes, size_t count)
 {
-    for (int i = 0; i < bytes; i++)
-        fputc((int)(value >> 8 * i & 255), to);
-}
-
-static void put_varint(FILE *to, uint64_t value)
-{
-    for (; value > 127; value >>= 7)
-        fputc((int)(value & 127) | 128, to);
-    fputc((int)value, to);
-}
-
-static size_t varint_bytes(uint64_t value)
-{
-    size_t bytes = 1;
-    for (; value > 127; value >>= 7)
-        bytes++;
-    return bytes;
-}
-
-static void put_key(FILE *to, int field, int kind)
-{
-    put_varint(to, (uint64_t)field << 3 | (uint64_t)kind);
-}
-
-static void put_bytes(FILE *to, int field, const char *bytes, size_t count)
-{
-    put_key(to, field, BYTES);
-    put_varint(to, count);
-    fwrite(bytes, 1, count, to);
-}
-
-static void put_double(FILE *to, int field, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(to, field, FIXED64);
-    put_fixed(to, bits, 8);
-}
-
-static void put_float(FILE *to, int field, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_key(to, field, FIXED32);
-    put_fixed(to, bits, 4);
+    const uint32_t sum = masked(crc32c(bytes, count));
+    proto_put(to, &sum, sizeof sum);
 }
 
 /* ---- events ---- */
@@ -100,132 +55,92 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Writes the data with its frame, at once. */
-static bool write_record(int fd, const char *data, size_t count)
+/* Writes the data with its frame, at once; frees it. */
+static bool write_record(int fd, struct proto_out *data)
 {
-    char *bytes = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&bytes, &size);
-    if (!to)
-        return false;
-    put_fixed(to, count, 8);
-    bool ok = !fflush(to);
-    put_fixed(to, ok ? masked(crc32c(bytes, 8)) : 0, 4);
-    fwrite(data, 1, count, to);
-    put_fixed(to, masked(crc32c(data, count)), 4);
-    ok = !ferror(to) && ok;
-    ok = !fclose(to) && ok;
-    ok = ok && log_write_whole(fd, bytes, size);
-    free(bytes);
+    struct proto_out record = {.failed = data->failed};
+    const uint64_t count = data->count;
+    unsigned char length[sizeof count];
+    memcpy(length, &count, sizeof count);
+    proto_put(&record, length, sizeof length);
+    put_checksum(&record, length, sizeof length);
+    proto_put(&record, data->bytes, data->count);
+    put_checksum(&record, data->bytes, data->count);
+    errno = ENOMEM;
+    const bool ok = !record.failed && log_write_whole(fd, (const char *)record.bytes, record.count);
+    proto_free(&record);
+    proto_free(data);
     return ok;
 }
 
-/* An event with one field that is bytes. */
-static bool write_event(int fd, int64_t step, int field, const char *bytes, size_t count)
+/* An event with one field that is a message; frees it. */
+static bool write_event(int fd, int64_t step, int field, struct proto_out *message)
 {
-    char *data = NULL;
-    size_t size = 0;
-    FILE *to = open_memstream(&data, &size);
-    if (!to)
-        return false;
-    put_double(to, WALL_TIME, now());
-    put_key(to, STEP, VARINT);
-    put_varint(to, (uint64_t)step);
-    put_bytes(to, field, bytes, count);
-    bool ok = !ferror(to);
-    ok = !fclose(to) && ok;
-    ok = ok && write_record(fd, data, size);
-    free(data);
-    return ok;
+    struct proto_out event = {0};
+    proto_put_double(&event, WALL_TIME, now());
+    proto_put_number(&event, STEP, step);
+    proto_put_message(&event, field, message);
+    return write_record(fd, &event);
 }
 
-static void add_event(events_file *events, int64_t step, int field, const char *bytes, size_t count)
+static void add_event(events_file *events, int64_t step, int field, struct proto_out *message)
 {
-    if (events->open && !events->error && !write_event(events->fd, step, field, bytes, count))
-        events->error = errno ? errno : ENOMEM;
+    if (events->open && !events->error && !write_event(events->fd, step, field, message))
+        events->error = errno;
+    proto_free(message);
 }
 
 /* ---- the file ---- */
 
-static bool make_folders(const char *folder)
-{
-    char path[PATHS_BYTES];
-    const size_t length = strlen(folder);
-    if (!length || length >= sizeof path)
-        return errno = length ? ENAMETOOLONG : ENOENT, false;
-    memcpy(path, folder, length + 1);
-    for (size_t i = 1; i <= length; i++) {
-        const char was = path[i];
-        if (was && was != '/')
-            continue;
-        path[i] = '\0';
-        if (mkdir(path, 0777) && errno != EEXIST)
-            return false;
-        path[i] = was;
-    }
-    return true;
-}
-
 bool events_open(events_file *events, const char *folder)
 {
-    static const char version[] = "brain.Event:2";
+    struct proto_out version = {0};
     char path[PATHS_BYTES], host[65] = "host";
     *events = (events_file){.fd = -1};
-    if (!make_folders(folder))
-        return false;
+    if (!*folder)
+        return errno = ENOENT, false;
     gethostname(host, sizeof host - 1);
     const int length = snprintf(path, sizeof path, "%s/events.out.tfevents.%010lld.%s.%d", folder, (long long)time(NULL), host,
                                 (int)getpid());
     if (length >= (int)sizeof path)
         return errno = ENAMETOOLONG, false;
+    if (!paths_make_above(path))
+        return false;
     events->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     events->open = events->fd >= 0;
-    add_event(events, 0, FILE_VERSION, version, sizeof version - 1);
+    proto_put(&version, "brain.Event:2", strlen("brain.Event:2"));
+    add_event(events, 0, FILE_VERSION, &version);
     errno = events->error ? events->error : errno;
     return events->open && !events->error;
 }
 
 void events_begin_at(events_file *events, int64_t step)
 {
-    static const char start[] = {1 << 3 | VARINT, 1};
-    add_event(events, step, SESSION_LOG, start, sizeof start);
-}
-
-void events_begin(events_file *events)
-{
-    events->values = events->open ? open_memstream(&events->bytes, &events->count) : NULL;
-    if (events->open && !events->values && !events->error)
-        events->error = ENOMEM;
+    struct proto_out log = {0};
+    proto_put_number(&log, 1, 1);
+    add_event(events, step, SESSION_LOG, &log);
 }
 
 void events_add(events_file *events, const char *tag, double value)
 {
-    const size_t letters = strlen(tag);
-    FILE *to = events->values;
-    if (!to)
+    struct proto_out scalar = {0};
+    if (!events->open)
         return;
-    put_key(to, 1, BYTES);
-    put_varint(to, 1 + varint_bytes(letters) + letters + 1 + sizeof(float));
-    put_bytes(to, 1, tag, letters);
-    put_float(to, 2, (float)value);
+    proto_put_text(&scalar, 1, tag);
+    proto_put_float(&scalar, 2, (float)value);
+    proto_put_message(&events->values, 1, &scalar);
 }
 
 void events_end(events_file *events, int64_t step)
 {
-    if (!events->values)
-        return;
-    const bool made = !ferror(events->values);
-    if ((fclose(events->values) || !made) && !events->error)
-        events->error = ENOMEM;
-    events->values = NULL;
-    add_event(events, step, SUMMARY, events->bytes, events->count);
-    free(events->bytes);
-    events->bytes = NULL;
+    add_event(events, step, SUMMARY, &events->values);
+    events->values = (struct proto_out){0};
 }
 
 int events_close(events_file *events)
 {
     int error = events->error;
+    proto_free(&events->values);
     if (events->open && close(events->fd) && !error)
         error = errno;
     *events = (events_file){0};

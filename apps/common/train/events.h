@@ -2,7 +2,6 @@
  *
  *     events_file events = {0};
  *     if (!events_open(&events, "runs/a")) ...                       // errno says why
- *     events_begin(&events);
  *     events_add(&events, "loss", 0.5);
  *     events_end(&events, step);
  *     int error = events_close(&events);
@@ -20,17 +19,15 @@
 #ifndef APPS_COMMON_TRAIN_EVENTS_H
 #define APPS_COMMON_TRAIN_EVENTS_H
 
+#include "graph/base/proto_write.h"
+
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef struct events_file {
     bool open;
     int fd;
-    FILE *values;  /* owned: the scalars of the next event; their bytes go to the next two */
-    char *bytes;   /* owned */
-    size_t count;
+    struct proto_out values; /* owned: the scalars of the next event */
     int error;     /* errno of the first event that was not written; the file ends before it */
     bool told;     /* its owner has reported that */
 } events_file;
@@ -42,10 +39,7 @@ bool events_open(events_file *events, const char *folder);
  * ones. For a run that continues from a checkpoint. */
 void events_begin_at(events_file *events, int64_t step);
 
-/* Begins an event. It does nothing if the file is not open; then the next two do nothing either. */
-void events_begin(events_file *events);
-
-/* Adds a scalar to the event, as an f32. */
+/* Adds a scalar to the next event, as an f32. This and the next function do nothing if the file is not open. */
 void events_add(events_file *events, const char *tag, double value);
 
 /* Writes the event, which belongs to a step. */

@@ -78,7 +78,6 @@ static void add_step_event(trainer *t, double seconds)
 {
     char rate[64];
     snprintf(rate, sizeof rate, "%s_per_s", t->items);
-    events_begin(&t->events);
     events_add(&t->events, "loss", t->loss);
     events_add(&t->events, "seconds", seconds);
     events_add(&t->events, rate, t->items_per_step / seconds);
@@ -103,7 +102,6 @@ void trainer_log_judged(trainer *t)
         fputc('}', to);
         end_line(t);
     }
-    events_begin(&t->events);
     events_add(&t->events, t->judge.name, t->judged);
     end_event(t, t->done ? t->done - 1 : 0);
 }

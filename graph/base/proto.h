@@ -1,4 +1,4 @@
-/* graph/onnx/proto.h: reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
+/* graph/base/proto.h: reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding).
  *
  *     message   fields, one after the other, in any order
  *     field     a varint (number << 3 | wire type), then its value: a varint, 4 or 8 bytes, or a length and so many bytes
@@ -13,8 +13,8 @@
  * `bad`. Numbers of a repeated field may stand alone or packed: proto_numbers() takes both. Borrows the bytes; allocates
  * nothing. Header-only; any thread.
  */
-#ifndef GRAPH_ONNX_PROTO_H
-#define GRAPH_ONNX_PROTO_H
+#ifndef GRAPH_BASE_PROTO_H
+#define GRAPH_BASE_PROTO_H
 
 #include <stdbool.h>
 #include <stddef.h>

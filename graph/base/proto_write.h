@@ -1,4 +1,4 @@
-/* graph/onnx/proto_write.h: writes protobuf's wire format, which proto.h reads.
+/* graph/base/proto_write.h: writes protobuf's wire format, which proto.h reads.
  *
  *     struct proto_out inner = {0}, message = {0};
  *     proto_put_number(&inner, 1, 7);                  field 1 of the inner message
@@ -7,10 +7,10 @@
  * The bytes grow on the heap and are freed with proto_free(). An allocation that fails sets `failed`, which sticks, and goes from an
  * inner message to the outer one. Header-only; any thread.
  */
-#ifndef GRAPH_ONNX_PROTO_WRITE_H
-#define GRAPH_ONNX_PROTO_WRITE_H
+#ifndef GRAPH_BASE_PROTO_WRITE_H
+#define GRAPH_BASE_PROTO_WRITE_H
 
-#include "graph/onnx/proto.h"
+#include "graph/base/proto.h"
 
 #include <stdlib.h>
 
@@ -75,6 +75,12 @@ static inline void proto_put_float(struct proto_out *o, int field, float value)
     proto_put(o, &value, sizeof value);
 }
 
+static inline void proto_put_double(struct proto_out *o, int field, double value)
+{
+    proto_put_tag(o, field, PROTO_8_BYTES);
+    proto_put(o, &value, sizeof value);
+}
+
 /* The head of a field of `count` bytes, which come behind it. */
 static inline void proto_put_length(struct proto_out *o, int field, uint64_t count)
 {
@@ -88,9 +94,9 @@ static inline void proto_put_bytes(struct proto_out *o, int field, const void *b
     proto_put(o, bytes, count);
 }
 
-static inline void proto_put_text(struct proto_out *o, int field, const char *text)
+static inline void proto_put_text(struct proto_out *o, int field, const char *string)
 {
-    proto_put_bytes(o, field, text, strlen(text));
+    proto_put_bytes(o, field, string, strlen(string));
 }
 
 static inline void proto_put_message(struct proto_out *o, int field, struct proto_out *inner)
