@@ -6,9 +6,9 @@
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "apps/weir/verbs.h"
 #include "graph/base/foreign.h"
 #include "actors/keep/near.h"
-#include "graph/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,39 +18,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int help(FILE *to)
-{
-    fprintf(to, "usage: weir checkpoint ls|verify|convert ...\nLook at checkpoints, verify and convert them.\n\n");
-#define X(name, arguments, text) fprintf(to, "  %-38s %s\n", #name " " arguments, text);
-    CHECKPOINT_LIST(X)
-#undef X
-    fprintf(to, "\n`weir checkpoint ls --help` and so on list the options. Programs write checkpoints with weir_session_save().\n");
-    return 0;
-}
-
-static int wrong_verb(const char *verb)
-{
-    struct names names = {.wanted = verb};
-    char text[NAMES_TEXT_BYTES];
-#define X(name, arguments, what) names_add(&names, #name);
-    CHECKPOINT_LIST(X)
-#undef X
-    return options_wrong("weir checkpoint", "there is no verb \"%s\"%s; weir checkpoint --help tells more", verb,
-                         names_text(&names, text, sizeof text));
-}
-
 int command_checkpoint(int argc, char **argv)
 {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
-        return help(stdout);
-#define X(name, arguments, text)              \
-    if (argc > 1 && !strcmp(argv[1], #name)) \
-        return checkpoint_##name(argc - 1, argv + 1);
-    CHECKPOINT_LIST(X)
+#define X(name, arguments, text) VERB(name, arguments, text, checkpoint_)
+    static const struct verb list[] = {CHECKPOINT_LIST(X) {.name = NULL}};
 #undef X
-    if (argc > 1)
-        return wrong_verb(argv[1]);
-    return options_wrong("weir checkpoint", "needs ls, verify or convert");
+    static const struct verbs verbs = {"weir checkpoint", "usage: weir checkpoint ls|verify|convert ...\nLook at checkpoints, verify and convert them.", 38,
+                                       "`weir checkpoint ls --help` and so on list the options. Programs write checkpoints with weir_session_save().",
+                                       "needs ls, verify or convert", list};
+    return verbs_run(&verbs, argc, argv);
 }
 
 /* ---- finding ---- */

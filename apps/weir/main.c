@@ -3,7 +3,7 @@
 #include "apps/common/paths.h"
 #include "apps/common/streams.h"
 #include "apps/weir/command.h"
-#include "graph/base/names.h"
+#include "apps/weir/verbs.h"
 #include "graph/base/reading.h"
 
 #include <errno.h>
@@ -44,46 +44,21 @@ weir_plan *command_load(const char *program, const char *path, int *status)
     return plan;
 }
 
-static int help(FILE *to)
-{
-    fprintf(to, "usage: weir VERB ...\nLook at plans, check and run them, start ranks, and look after checkpoints.\n\n");
-#define X(verb, arguments, text) fprintf(to, "  %-46s %s\n", #verb " " arguments, text);
-    COMMAND_LIST(X)
-#undef X
-    fprintf(to, "\n`weir VERB --help` lists a verb's options, `weir --version` prints the version. weir-gpt --plan FILE writes a plan.\n");
-    return 0;
-}
-
-static int wrong_verb(const char *verb)
-{
-    struct names names = {.wanted = verb};
-    char text[NAMES_TEXT_BYTES];
-#define X(name, arguments, what) names_add(&names, #name);
-    COMMAND_LIST(X)
-#undef X
-    return options_wrong("weir", "there is no verb \"%s\"%s; weir --help tells more", verb,
-                         names_text(&names, text, sizeof text));
-}
-
-/* A command line without a verb. */
-static int no_verb(int argc, char **argv)
-{
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
-        return help(stdout);
-    if (argc > 1 && !strcmp(argv[1], "--version"))
-        return printf("weir %s\n", weir_version()), 0;
-    if (argc > 1)
-        return wrong_verb(argv[1]);
-    return options_wrong("weir", "needs a verb; weir --help lists them");
-}
-
 int main(int argc, char **argv)
 {
-    streams_begin();
-#define X(verb, arguments, text)           \
-    if (argc > 1 && !strcmp(argv[1], #verb)) \
-        return streams_end("weir " #verb, command_##verb(argc - 1, argv + 1));
-    COMMAND_LIST(X)
+#define X(verb, arguments, text) VERB(verb, arguments, text, command_)
+    static const struct verb list[] = {COMMAND_LIST(X) {.name = NULL}};
 #undef X
-    return streams_end("weir", no_verb(argc, argv));
+    static const struct verbs verbs = {"weir", "usage: weir VERB ...\nLook at plans, check and run them, start ranks, and look after checkpoints.", 46,
+                                       "`weir VERB --help` lists a verb's options, `weir --version` prints the version. weir-gpt --plan FILE writes a plan.",
+                                       "needs a verb; weir --help lists them", list};
+    char program[64];
+    streams_begin();
+    const struct verb *verb = verbs_find(&verbs, argc, argv);
+    if (!verb && argc > 1 && !strcmp(argv[1], "--version"))
+        return streams_end("weir", (printf("weir %s\n", weir_version()), 0));
+    if (!verb)
+        return streams_end("weir", verbs_none(&verbs, argc, argv));
+    snprintf(program, sizeof program, "weir %s", verb->name);
+    return streams_end(program, verb->run(argc - 1, argv + 1));
 }

@@ -4,7 +4,7 @@
 
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
-#include "graph/base/names.h"
+#include "apps/weir/verbs.h"
 #include "graph/base/reading.h"
 
 #include <ctype.h>
@@ -295,37 +295,12 @@ static int tokens_count(int argc, char **argv)
     return end(&j, status);
 }
 
-static int help(FILE *to)
-{
-    fprintf(to, "usage: weir tokens encode|decode|count ...\nConvert texts to ids of tokens and back, and count tokens.\n\n");
-#define X(name, arguments, text) fprintf(to, "  %-44s %s\n", #name " " arguments, text);
-    TOKENS_LIST(X)
-#undef X
-    fprintf(to, "\n`weir tokens encode --help` and so on list the options.\n");
-    return 0;
-}
-
-static int wrong_verb(const char *verb)
-{
-    struct names names = {.wanted = verb};
-    char text[NAMES_TEXT_BYTES];
-#define X(name, arguments, what) names_add(&names, #name);
-    TOKENS_LIST(X)
-#undef X
-    return options_wrong("weir tokens", "there is no verb \"%s\"%s; weir tokens --help tells more", verb,
-                         names_text(&names, text, sizeof text));
-}
-
 int command_tokens(int argc, char **argv)
 {
-    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
-        return help(stdout);
-#define X(name, arguments, text)              \
-    if (argc > 1 && !strcmp(argv[1], #name)) \
-        return tokens_##name(argc - 1, argv + 1);
-    TOKENS_LIST(X)
+#define X(name, arguments, text) VERB(name, arguments, text, tokens_)
+    static const struct verb list[] = {TOKENS_LIST(X) {.name = NULL}};
 #undef X
-    if (argc > 1)
-        return wrong_verb(argv[1]);
-    return options_wrong("weir tokens", "needs encode, decode or count");
+    static const struct verbs verbs = {"weir tokens", "usage: weir tokens encode|decode|count ...\nConvert texts to ids of tokens and back, and count tokens.",
+                                       44, "`weir tokens encode --help` and so on list the options.", "needs encode, decode or count", list};
+    return verbs_run(&verbs, argc, argv);
 }
