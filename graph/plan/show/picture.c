@@ -466,7 +466,7 @@ static void put_stage_label(const picture *p, FILE *to, uint32_t stage)
     char bytes[PLAN_TEXT_BYTES];
     for (uint32_t s = 0; s < plan->spaces_count; s++) {
         const plan_space *space = &plan->spaces[s];
-        if (p->layouts.stage[s] != stage || space->kind == WEIR_DISK || space->kind == WEIR_PINNED)
+        if (p->layouts.stage[s] != stage || space->kind == WEIR_DISK || space->kind == WEIR_PINNED || space->kind == WEIR_MAPPED)
             continue;
         first = first ? first : space;
         last = space;
