@@ -105,8 +105,8 @@ static double tensor_s(const sharding *x, int tensor, int axis)
 {
     const ir_tensor *t = &x->c->ir.tensors.item[tensor];
     double seconds = 0;
-    if (t->mapped) /* each reader has it as it wants it (box.c) */
-        return 0;
+    if (t->mapped && !is_placed_by_hand(&x->c->ir.tensors.item[t->mapped - 1], axis))
+        return 0; /* each reader has it as it wants it (box.c) */
     weir_sbp from = tensor_sbp(&x->c->ir, t, axis);
     if (from == WEIR_AUTO)
         from = WEIR_B;
