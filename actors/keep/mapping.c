@@ -130,7 +130,7 @@ static weir_status find_in(struct keep_mapping *m, const weir_checkpoint_shard *
     const char *path = keep_stored_path(m->from, shard->file);
     if (offset % item)
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s begins at byte %" PRIu64 ", which is no multiple of %s's %zu bytes, so it "
-                         "cannot be mapped; `weir checkpoint convert` writes a file where it is", path, w->name, offset,
+                         "cannot be mapped; `weir checkpoint convert` writes an aligned copy", path, w->name, offset,
                          weir_dtype_name(w->dtype), item);
     if (shard->offset > m->file[shard->file].bytes || shard->bytes > m->file[shard->file].bytes - shard->offset)
         return error_set(WEIR_E_IO, "%s: tensor %s ends behind the file's %" PRIu64 " bytes", path, w->name,
@@ -157,5 +157,5 @@ weir_status keep_mapping_find(struct keep_mapping *m, const struct keep_mapped *
         if (t->shard[i].slot == 0 && has_rows(t, &t->shard[i], w))
             return find_in(m, &t->shard[i], w, data);
     return error_set(WEIR_E_ARGUMENT, "%s: tensor %s is stored in parts, so it cannot be mapped; `weir checkpoint convert` writes a "
-                     "file where it is whole", path, w->name);
+                     "copy in one file", path, w->name);
 }

@@ -20,7 +20,7 @@ struct keep_mapping;
 struct keep_mapping *keep_mapping_open(const char *path);
 void keep_mapping_close(struct keep_mapping *mapping); /* may be NULL */
 
-/* What is asked for: the rows start[0] .. start[0] + part.dim[0] - 1 of the tensor `name`, which is `whole`, all of each. */
+/* A question: rows start[0] .. start[0] + part.dim[0] - 1 of the tensor `name`, whose shape is `whole`; each row is whole. */
 struct keep_mapped {
     const char *name;
     weir_dtype dtype;

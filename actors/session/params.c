@@ -106,7 +106,7 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
     return status;
 }
 
-/* What lies in a file is there already. */
+/* Whether the file that a session maps has the value already. */
 static bool is_mapped(const struct weir_session *s, const plan_init *init)
 {
     return s->plan->spaces[plan_tensor_space(s->plan, &s->plan->tensors[init->tensor.i]).i].kind == WEIR_MAPPED;

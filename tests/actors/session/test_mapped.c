@@ -423,7 +423,7 @@ Test(mapped, half_precision_makes_no_copy_of_it)
     for (uint32_t r = 0; r < plan->regsts_count; r++)
         cr_expect_neq(plan->regsts[r].kind, PLAN_COPY);
     for (uint32_t k = 0; k < plan->kernels_count; k++)
-        cr_expect_str_neq(plan_text(plan, plan->kernels[k].op), "cast");
+        cr_expect(strcmp(plan_text(plan, plan->kernels[k].op), "cast"));
     weir_session *s = opened(plan, write_weights("m.safetensors", OUT, IN));
     cr_assert(!step(s, OUT, IN, y), "%s", weir_error());
     expect_product(y, OUT, IN);
