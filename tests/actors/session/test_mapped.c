@@ -256,6 +256,29 @@ Test(mapped, two_programs_read_one_parameter)
     weir_graph_free(g);
 }
 
+/* The smallest multiple of the elements' size that is no multiple of more. */
+Test(mapped, kernels_read_it_where_it_is_not_aligned)
+{
+    enum { ROWS = 48, COLUMNS = 80 };
+    static const char text[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[48,80],\"data_offsets\":[0,15360]}}                ";
+    static char bytes[8 + sizeof text + 4 * ROWS * COLUMNS];
+    float y[ROWS], *w = weights(ROWS * COLUMNS);
+    const size_t header = 8 + strlen(text), data_at = header - header % 8 - 4;
+    bytes[0] = (char)(data_at - 8);
+    memcpy(bytes + 8, text, data_at - 8);
+    memcpy(bytes + data_at, w, 4 * ROWS * COLUMNS);
+    folder_write(folder_path("m.safetensors"), bytes, data_at + 4 * ROWS * COLUMNS);
+    weir_graph *g = product("cpu:0-1", ROWS, COLUMNS, WEIR_S(0), true);
+    weir_plan *plan = compiled(g);
+    weir_session *s = opened(plan, folder_path("m.safetensors"));
+    cr_assert(!step(s, ROWS, COLUMNS, y), "%s", weir_error());
+    expect_product(y, ROWS, COLUMNS);
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+    free(w);
+}
+
 /* ---- other files ---- */
 
 /* y = x + the u8 blocks of "w" as numbers, and the mapped f32 "b". */
