@@ -13,7 +13,7 @@ static weir_status mapped_space_new(const char *path, uint32_t index, uint64_t b
     (void)path;
     (void)index;
     (void)bytes;
-    *space = (void *)(uintptr_t)nowhere;
+    *space = (void *)nowhere;
     return WEIR_OK;
 }
 

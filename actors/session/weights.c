@@ -47,7 +47,7 @@ static weir_status place_shard(struct weir_session *s, const plan_param *param, 
     const void *data = NULL;
     memcpy(wanted.start, view.offset, sizeof(wanted.start));
     weir_status status = keep_mapping_find(s->weights.mapping, &wanted, &data);
-    s->weights.places[shard->owner] = (char *)(uintptr_t)data; /* nobody writes a constant */
+    s->weights.places[shard->owner] = (char *)data; /* nobody writes a constant */
     return status;
 }
 
