@@ -12,7 +12,7 @@
 #define HOLD_PART 4              /* one in so many of a register's slots, at most, may have been freed without a word of it,
                                     while the only worker has more to do or spins: then many go together */
 #define FLUSH_BYTES (256u << 10) /* a worker writes no more before it goes on */
-#define REST_BYTES (1u << 20)    /* nor this much before it waits: then it writes and reads in turns */
+#define REST_BYTES (1u << 20)    /* nor so much before it waits; then it writes and reads in turns */
 
 /* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,
  * so a peer that keeps the protocol never brings it here. */
