@@ -333,9 +333,8 @@ static inline bool worker_is_done(const struct worker *worker)
 /* Nothing to fire. */
 static void worker_idle(struct worker *worker)
 {
-    const bool awaits_device = !worker->halted && !ahead_rests(&worker->ahead);
-    lane_flush(&worker->lane, worker->lane.waiter && !awaits_device);
-    if (awaits_device) {
+    lane_flush(&worker->lane, worker->lane.waiter && !worker->ahead.count);
+    if (!worker->halted && !ahead_rests(&worker->ahead)) {
         worker_await_device(worker);
         return;
     }
