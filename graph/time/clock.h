@@ -21,7 +21,8 @@ typedef struct clock_spec {
     uint32_t workers;
     void *ctx;
     uint64_t (*duration)(void *ctx, uint32_t actor, uint32_t firing); /* asked when a firing begins */
-    uint64_t (*message)(void *ctx, uint32_t port, bool freed);        /* between two workers */
+    uint64_t (*message)(void *ctx, uint32_t port, bool freed, uint64_t now); /* between two workers, sent now */
+    const uint32_t *slots;   /* by register; NULL: the plan's */
     void (*fired)(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end); /* NULL: nobody listens */
 } clock_spec;
 

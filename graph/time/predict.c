@@ -3,9 +3,13 @@
 #include <weir/time.h>
 
 #include "graph/base/error.h"
+#include "graph/base/locale.h"
 #include "graph/base/opts.h"
+#include "graph/time/change.h"
 #include "graph/time/clock.h"
 #include "graph/time/duration.h"
+#include "graph/time/line.h"
+#include "graph/time/period.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +24,12 @@ typedef struct prediction {
     uint32_t *worker;      /* owned; by queue */
     uint32_t workers;
     uint32_t *rank_of;     /* owned; by worker */
+    changes changes;       /* owned, as what follows */
     durations durations;
+    lines lines;
+    period_firing *firings; /* as they were played */
+    uint64_t firing_count, firing_room;
+    bool failed;           /* no memory */
 } prediction;
 
 /* ---- workers ---- */
@@ -31,10 +40,10 @@ static bool computes(const weir_plan *plan, uint32_t queue)
 }
 
 /* The devices of a rank that have such queues get its workers in turn; each queue of io has one of its own. */
-static void deal_rank(prediction *p, uint32_t rank, uint32_t limit, uint32_t *number)
+static void deal_rank(prediction *p, uint32_t rank, uint32_t most, uint32_t *number)
 {
     const weir_plan *plan = p->plan;
-    uint32_t devices = 0, first = p->workers;
+    uint32_t devices = 0, first = p->workers, limit = p->changes.workers[rank] ? p->changes.workers[rank] : most;
     for (uint32_t q = 0; q < plan->queues_count; q++) {
         const uint32_t space = plan->queues[q].space.i;
         if (computes(plan, q) && plan->spaces[space].rank == rank && number[space] == PLAN_NONE)
@@ -74,24 +83,44 @@ static weir_status deal_workers(prediction *p)
 static uint64_t duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
-    return p->rates->same + durations_firing(&p->durations, actor, firing);
+    return p->rates->same + durations_firing(&p->durations, actor, firing) * CHANGE_SPEED / p->changes.speed[plan_actor_space(p->plan, actor).i];
 }
 
-static uint64_t message(void *ctx, uint32_t port, bool freed)
+static uint64_t message(void *ctx, uint32_t port, bool freed, uint64_t now)
+{
+    prediction *p = ctx;
+    return lines_message(&p->lines, port, freed, now);
+}
+
+static uint64_t message_alone(void *ctx, uint32_t port, bool freed)
 {
     const prediction *p = ctx;
-    const plan_port *of = &p->plan->ports[port];
-    const uint32_t reader = plan_rank_of(p->plan, of->actor.i);
-    (void)freed;
-    return reader == plan_rank_of(p->plan, p->plan->regsts[of->regst.i].producer.i) ? p->rates->worker : p->rates->process;
+    return lines_alone(&p->lines, port, freed);
+}
+
+static void record(prediction *p, period_firing firing)
+{
+    if (p->firing_count == p->firing_room) {
+        const uint64_t room = p->firing_room ? 2 * p->firing_room : 4096;
+        period_firing *firings = realloc(p->firings, room * sizeof *firings);
+        p->failed |= !firings;
+        if (!firings)
+            return;
+        p->firings = firings;
+        p->firing_room = room;
+    }
+    p->firings[p->firing_count++] = firing;
 }
 
 static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end)
 {
-    const prediction *p = ctx;
+    prediction *p = ctx;
     const plan_actor *of = &p->plan->actors[actor];
-    p->opts->fired(p->opts->ctx, plan_text(p->plan, of->name), plan_text(p->plan, p->plan->queues[of->queue.i].name),
-                   firing / of->fires, (int)(firing % of->fires), (double)begin / PS_S, (double)end / PS_S);
+    const plan_queue *queue = &p->plan->queues[of->queue.i];
+    record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
+    if (p->opts->fired)
+        p->opts->fired(p->opts->ctx, plan_text(p->plan, of->name), plan_text(p->plan, queue->name), firing / of->fires,
+                       (int)(firing % of->fires), (double)begin / PS_S, (double)end / PS_S);
 }
 
 /* ---- the answer ---- */
@@ -118,19 +147,51 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
     }
 }
 
+static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_edge *e)
+{
+    static const weir_bound_kind kinds[] = {[PERIOD_DATA] = WEIR_BOUND_DATA, [PERIOD_CREDIT] = WEIR_BOUND_SLOT, [PERIOD_ORDER] = WEIR_BOUND_ORDER};
+    const plan_actor *actor = &plan->actors[e->from];
+    const plan_range *tensors = e->port == PLAN_NONE ? NULL : &plan->regsts[plan->ports[e->port].regst.i].tensors;
+    return (struct weir_predicted_bound){plan_text(plan, actor->name), plan_text(plan, plan->queues[actor->queue.i].name),
+                                         tensors && tensors->count ? plan_text(plan, plan->tensors[tensors->first].name) : NULL,
+                                         (int)e->from_firing, kinds[e->kind], (double)e->ps / PS_S};
+}
+
+/* Why a step takes so long: of the steady state, which only a second step shows. */
+static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
+{
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps,
+                              .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
+    period_result period;
+    if (played->steps < 2)
+        return WEIR_OK;
+    weir_status status = period_find(&spec, &period);
+    to->cycle_s = period.ps / PS_S;
+    to->bounds = (int)period.count;
+    for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
+        to->bound[i] = bound_of(p->plan, &period.cycle[i]);
+    free(period.cycle);
+    return status;
+}
+
 static weir_status play(prediction *p, weir_prediction *to)
 {
     clock_result played = {0};
+    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
+                             .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
-    if (status)
-        return status;
-    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p,
-                             .duration = duration, .message = message, .fired = p->opts->fired ? fired : NULL};
-    status = clock_play(&spec, &played);
-    if (!status)
+    status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    status = status ? status : clock_play(&spec, &played);
+    if (!status && p->failed)
+        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
+    if (!status) {
         conclude(p, &played, to);
+        status = explain(p, &played, to);
+    }
     free(played.busy);
+    free(p->firings);
     durations_close(&p->durations);
+    lines_close(&p->lines);
     return status;
 }
 
@@ -163,8 +224,12 @@ weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir
     prediction p = {.plan = plan, .rates = rates, .opts = &opts};
     status = status ? status : find_program(&p);
     status = status ? status : check_devices(&p);
+    char call[256];
+    text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
+    status = status ? status : changes_read(&p.changes, plan, opts.set, call);
     status = status ? status : deal_workers(&p);
     status = status ? status : play(&p, to);
+    changes_free(&p.changes);
     free(p.worker);
     free(p.rank_of);
     return status;

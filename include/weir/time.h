@@ -51,12 +51,22 @@ typedef struct weir_predict_opts {
     weir_src src;
     const char *program; /* ["main"] */
     int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
+    /* What-ifs, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
+     * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
+    const char *const *set;
     /* Told of each firing that is played, in the order of its end; the name is the plan's [nobody] */
     void (*fired)(void *ctx, const char *actor, const char *queue, int64_t step, int micro, double begin_s, double end_s);
     void *ctx;           /* of fired */
 } weir_predict_opts;
 
-enum { WEIR_PREDICT_WORKERS = 64 };
+enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64 };
+
+/* Why a firing waits for the one before it in the critical cycle. */
+typedef enum weir_bound_kind {
+    WEIR_BOUND_DATA,  /* it reads what that one wrote */
+    WEIR_BOUND_SLOT,  /* it writes into a slot that that one freed: one more slot of the register may help */
+    WEIR_BOUND_ORDER  /* the same worker fires it next */
+} weir_bound_kind;
 
 typedef struct weir_prediction {
     double step_s;       /* of a step among many, from the end of one to the end of the next */
@@ -71,6 +81,16 @@ typedef struct weir_prediction {
         int rank, number;
         double busy;     /* share of the time in which it fires, from 0 to 1 */
     } worker[WEIR_PREDICT_WORKERS]; /* the first ones */
+    /* The critical cycle: firings of which each waits for the one before it, and the first for the last, a step or more earlier. No
+     * step can be shorter than it takes: its time divided by the steps that it spans. Texts are the plan's. */
+    double cycle_s;      /* that bound; equal to step_s but for rounding, if the steps are steady */
+    int bounds;          /* of the cycle; 0: fewer than two steps were played */
+    struct weir_predicted_bound {
+        const char *actor, *queue, *regst; /* regst: a tensor of the register, of DATA and SLOT; else NULL */
+        int micro;
+        weir_bound_kind kind;
+        double s;        /* of this firing, and of the message to the next */
+    } bound[WEIR_PREDICT_BOUNDS]; /* the first ones */
 } weir_prediction;
 
 /* Predicts the time of a step. Sources, sinks and calls of the program's own functions count as if they took no time. E_ARGUMENT:

@@ -122,8 +122,12 @@ void game_set_slots(game *g, uint32_t regst, uint32_t slots)
     bool was_short = g->credit[regst] == 0;
     g->credit[regst] += slots - g->slots[regst];
     g->slots[regst] = slots;
-    if (was_short && g->credit[regst] && of->producer.i != PLAN_NONE)
+    if (of->producer.i == PLAN_NONE)
+        return;
+    if (was_short && g->credit[regst])
         g->unmet[of->producer.i]--;
+    if (!was_short && !g->credit[regst])
+        g->unmet[of->producer.i]++;
 }
 
 /* ---- firing ---- */
