@@ -64,7 +64,7 @@ static void add_pieces(measured *m, const plan_range *operands)
         m->pieces[m->piece_count++] = place_of(m->plan, &m->plan->tensors[m->plan->operands[o].tensor.i]);
 }
 
-/* Those that overlap become one. */
+/* Pieces that overlap become one. */
 static void unite_pieces(measured *m)
 {
     uint32_t kept = 0;

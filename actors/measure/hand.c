@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-enum { CHAIN = 8, SLOTS = 4, STEPS = 4000, ROUNDS = 15, NS_PS = 1000 };
+enum { CHAIN = 8, SLOTS = 4, STEPS = 1000, ROUNDS = 15, NS_PS = 1000 };
 
 static void add_device(plan_builder *builder, uint32_t index)
 {

@@ -3,8 +3,8 @@
  *     matmul a=9f1c0d2b7e3a4455 f32:512x192,f32:192x768>f32:512x768
  *
  * The op, a hash of its attributes, and the dtypes and local shapes of inputs and outputs; behind a semicolon those of its
- * states; "+" where it adds to its output. Of an op that reads parts of its inputs (weir_op.reads) the hash is also of
- * where its shards lie. Names, keys and devices are no part of it, so layers that are alike are measured once.
+ * states; "+" where it adds to its output. If the op reads parts of its inputs (weir_op.reads), the hash includes where its
+ * shards lie. Names, keys and devices are no part of it, so layers that are alike are measured once.
  */
 #ifndef GRAPH_TIME_CALL_H
 #define GRAPH_TIME_CALL_H

@@ -1,10 +1,11 @@
 /* graph/time/clock.c: see the header.
  *
- * What will happen is in one heap: ends of firings and messages, the earliest first, and at one time in the order in which they
+ * One heap has all events to come: ends of firings and messages, the earliest first, and at one time in the order in which they
  * were put there. Actors that may fire wait in a list of their worker, by priority.
  */
 #include "graph/time/clock.h"
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/prove/game.h"
 
@@ -34,6 +35,11 @@ typedef struct played {
     uint32_t stirred_count;
     bool *is_stirred;      /* per worker */
     uint64_t left[CLOCK_STEPS]; /* firings of each step that have not ended */
+    uint64_t *places;      /* per worker: firings that it began */
+    uint64_t *place;       /* per actor: of the firing that it began last */
+    uint64_t order[CLOCK_STEPS]; /* the sum of a step, */
+    uint64_t advance;      /* and what it is more than that of the step before */
+    uint64_t ends[CLOCK_STEPS], step_firings; /* of a step: the sum of all ends of its firings; how many it has */
     bool failed;           /* no memory */
 } played;
 
@@ -94,8 +100,10 @@ static void begin(played *x, uint32_t actor, uint32_t worker)
     const uint32_t firing = x->begun[actor]++;
     const uint64_t duration = worker == PLAN_NONE ? 0 : x->spec->duration(x->spec->ctx, actor, firing);
     x->began[actor] = x->now;
-    if (worker != PLAN_NONE)
+    if (worker != PLAN_NONE) {
         x->busy[worker] = true;
+        x->place[actor] = x->places[worker]++;
+    }
     heap_push(x, x->now + duration, EVENT_END, actor);
 }
 
@@ -152,6 +160,12 @@ static void tell(game *g, uint32_t port, bool freed)
 
 /* ---- steps ---- */
 
+static uint64_t random_of(uint32_t actor, uint32_t firing)
+{
+    const uint32_t both[] = {actor, firing};
+    return hash_more(HASH_START, both, sizeof both) | 1;
+}
+
 /* Each firing counts for the step that it is of. */
 static void count_end(played *x, uint32_t actor)
 {
@@ -159,6 +173,8 @@ static void count_end(played *x, uint32_t actor)
     if (x->spec->fired)
         x->spec->fired(x->spec->ctx, actor, firing, x->began[actor], x->now);
     x->result->firings++;
+    x->order[step] += random_of(actor, firing % x->spec->plan->actors[actor].fires) * x->place[actor];
+    x->ends[step] += x->now;
     if (--x->left[step] == 0)
         x->result->end[x->result->steps++] = x->now;
 }
@@ -182,19 +198,44 @@ static void end(played *x, uint32_t actor)
         count_end(x, x->spec->plan->members[m].i);
 }
 
-/* The last steps take the same time, to a millionth: caches may keep a little more in one than in another. */
-static bool repeats(const clock_result *r)
+static uint64_t length(const clock_result *r, uint32_t step)
 {
-    enum { ALIKE = 3, MILLION = 1000000 };
-    if (r->steps < ALIKE + 1)
-        return false;
-    const uint64_t last = r->end[r->steps - 1] - r->end[r->steps - 2];
-    for (uint32_t s = r->steps - 1; s > r->steps - ALIKE; s--) {
-        const uint64_t one = r->end[s] - r->end[s - 1];
-        if ((one > last ? one - last : last - one) > last / MILLION)
-            return false;
+    return r->end[step] - r->end[step - 1];
+}
+
+enum { MILLION = 1000000, FIRINGS_ENOUGH = 4000000 };
+
+/* To a millionth: caches may keep a little more in one step than in another. */
+static bool alike(uint64_t a, uint64_t b)
+{
+    return (a > b ? a - b : b - a) <= b / MILLION;
+}
+
+/* By how much the firings of a step end before it, all together: this grows as long as some still run further ahead from step to step. */
+static uint64_t ahead(const played *x, uint32_t step)
+{
+    return x->step_firings * x->result->end[step] - x->ends[step];
+}
+
+static bool step_repeats(const played *x, uint32_t s, uint32_t n)
+{
+    const uint64_t now = ahead(x, s), before = ahead(x, s - n), one = length(x->result, s);
+    return alike(one, length(x->result, s - n)) && x->order[s] - x->order[s - n] == n * x->advance &&
+           (now > before ? now - before : before - now) <= one / MILLION * x->step_firings;
+}
+
+/* How many steps repeat: the last ones are as those before them, and those as the ones before these. 0: none. */
+static uint32_t repeats(const played *x)
+{
+    const clock_result *r = x->result;
+    for (uint32_t n = 1; n <= CLOCK_REPEAT && 3 * n < r->steps; n++) {
+        uint32_t s = r->steps - 1;
+        while (s >= r->steps - 2 * n && step_repeats(x, s, n))
+            s--;
+        if (s < r->steps - 2 * n)
+            return n;
     }
-    return true;
+    return 0;
 }
 
 static void play(played *x)
@@ -203,7 +244,7 @@ static void play(played *x)
     for (;;) {
         while (x->stirred_count)
             worker_go_on(x, x->stirred[--x->stirred_count]);
-        if (!x->heap_count || x->failed || repeats(x->result))
+        if (!x->heap_count || x->failed || repeats(x) || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH))
             return;
         x->now = x->heap[0].time;
         while (x->heap_count && x->heap[0].time == x->now) {
@@ -216,15 +257,29 @@ static void play(played *x)
     }
 }
 
-static void conclude(clock_result *r, uint64_t now)
+static void conclude(played *x)
 {
-    r->span = now;
-    r->steady = repeats(r);
-    const uint32_t half = r->steps / 2, from = r->steady ? r->steps - 2 : half;
+    clock_result *r = x->result;
+    r->span = x->now;
+    r->repeat = repeats(x);
+    const uint32_t from = r->repeat ? r->steps - 1 - r->repeat : r->steps / 2;
     if (r->steps == 1)
         r->period = r->end[0];
     else if (r->steps)
         r->period = (r->end[r->steps - 1] - r->end[from]) / (r->steps - 1 - from);
+}
+
+/* A firing's place advances by all firings of its worker in a step. */
+static void count_advance(played *x)
+{
+    const weir_plan *plan = x->spec->plan;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (worker_of(x, a) != PLAN_NONE && plan->actors[a].program.i == x->spec->program)
+            x->places[worker_of(x, a)] += plan->actors[a].fires;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        for (uint32_t n = 0; worker_of(x, a) != PLAN_NONE && plan->actors[a].program.i == x->spec->program && n < plan->actors[a].fires; n++)
+            x->advance += random_of(a, n) * x->places[worker_of(x, a)];
+    memset(x->places, 0, x->spec->workers * sizeof *x->places);
 }
 
 static bool played_new(played *x)
@@ -235,6 +290,8 @@ static bool played_new(played *x)
     x->began = calloc(plan->actors_count + (size_t)1, sizeof *x->began);
     x->begun = calloc(plan->actors_count + (size_t)1, sizeof *x->begun);
     x->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->busy);
+    x->places = calloc(x->spec->workers + (size_t)1, sizeof *x->places);
+    x->place = calloc(plan->actors_count + (size_t)1, sizeof *x->place);
     x->stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->stirred);
     x->is_stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->is_stirred);
     x->result->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->result->busy);
@@ -243,7 +300,8 @@ static bool played_new(played *x)
     for (uint32_t a = 0; a < plan->actors_count; a++)
         for (uint32_t s = 0; s < CLOCK_STEPS && plan->actors[a].program.i == x->spec->program; s++)
             x->left[s] += plan->actors[a].fires;
-    return x->waiting && x->after && x->began && x->begun && x->busy && x->stirred && x->is_stirred && x->result->busy && !game_init(&x->game, plan, false);
+    x->step_firings = x->left[0];
+    return x->waiting && x->after && x->began && x->begun && x->busy && x->places && x->place && x->stirred && x->is_stirred && x->result->busy && !game_init(&x->game, plan, false);
 }
 
 static void played_free(played *x)
@@ -255,6 +313,8 @@ static void played_free(played *x)
     free(x->began);
     free(x->begun);
     free(x->busy);
+    free(x->places);
+    free(x->place);
     free(x->stirred);
     free(x->is_stirred);
 }
@@ -265,13 +325,14 @@ weir_status clock_play(const clock_spec *spec, clock_result *result)
     played x = {.spec = spec, .result = result};
     weir_status status = played_new(&x) ? WEIR_OK : WEIR_E_MEMORY;
     if (!status) {
+        count_advance(&x);
         x.game.ready = ready;
         x.game.tell = tell;
         x.game.steps = CLOCK_STEPS;
         for (uint32_t r = 0; spec->slots && r < spec->plan->regsts_count; r++)
             game_set_slots(&x.game, r, spec->slots[r]);
         play(&x);
-        conclude(result, x.now);
+        conclude(&x);
         status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : WEIR_E_LIVE;
     }
     played_free(&x);

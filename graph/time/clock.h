@@ -12,7 +12,7 @@
 
 #include "graph/plan/form/plan.h"
 
-enum { CLOCK_STEPS = 16 }; /* the most that are played */
+enum { CLOCK_STEPS = 96, CLOCK_REPEAT = 12 }; /* the most that are played, and that a pattern has */
 
 typedef struct clock_spec {
     const weir_plan *plan;
@@ -29,14 +29,14 @@ typedef struct clock_spec {
 typedef struct clock_result {
     uint32_t steps;                 /* played to their end */
     uint64_t end[CLOCK_STEPS];      /* of each step */
-    uint64_t period;                /* from the end of a step to that of the next, when they repeat; or else the mean of the last half */
-    bool steady;                    /* they repeat */
+    uint64_t period;                /* from the end of a step to that of the next: a mean of those that repeat, or of the last half */
+    uint32_t repeat;                /* so many steps repeat, mostly 1; 0: none do */
     uint64_t firings;
     uint64_t *busy;                 /* by worker, over all that was played; owned by the caller: workers of them */
     uint64_t span;                  /* how long that was */
 } clock_result;
 
-/* Plays until two steps take the same time, at most CLOCK_STEPS. E_MEMORY; E_LIVE: a step cannot end. */
+/* Plays until steps repeat, at most CLOCK_STEPS. E_MEMORY; E_LIVE: a step cannot end. */
 weir_status clock_play(const clock_spec *spec, clock_result *result);
 
 #endif

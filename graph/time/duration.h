@@ -41,7 +41,7 @@ typedef struct durations {
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);
 
-/* Of the actor's firing number `firing`, which begins now: its kernels. Picoseconds. */
+/* Picoseconds that the kernels of the actor's firing number `firing` take, which begins now. */
 uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing);
 
 #endif

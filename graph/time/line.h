@@ -1,7 +1,7 @@
 /* graph/time/line.h: how long messages between workers take: in one process, between processes of a host, and over a link.
  *
  * With a bandwidth, values for another rank pass over a line, one after the other, each way for itself; a value that several
- * readers of a queue there read passes once. What goes back (a slot is free) takes the latency alone.
+ * readers of a queue there read passes once. A message that a slot is free takes the latency alone.
  */
 #ifndef GRAPH_TIME_LINE_H
 #define GRAPH_TIME_LINE_H

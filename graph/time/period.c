@@ -24,14 +24,14 @@ typedef struct edge {
 
 typedef struct graph {
     const period_spec *spec;
-    uint32_t step;         /* whose firings are the nodes */
+    uint32_t first_step;   /* of those whose firings are the nodes */
     uint32_t nodes;
     uint32_t *first;       /* owned, all arrays: by actor, its first node */
     uint32_t *actor;       /* by node */
     uint32_t *worker;      /* by node */
     uint64_t *ps;          /* by node: its duration */
-    uint32_t *last;        /* by worker: the node that it fired last, or PLAN_NONE; and the step of that firing */
-    uint32_t *last_step;
+    uint32_t *last;        /* by worker: the node that it fired last, or PLAN_NONE; and the repetition of that firing */
+    int32_t *last_at;
     edge *edges;
     uint32_t edge_count, edge_room;
     uint32_t *in;          /* by node: where its edges begin; sorted by `to` */
@@ -57,10 +57,30 @@ static bool add_edge(graph *g, edge e)
     return true;
 }
 
-/* From the actor's firing number `firing`, counted from this step's first; it may be of an earlier step. */
+/* Firings of an actor among the nodes. */
+static uint32_t fires_of(const graph *g, uint32_t actor)
+{
+    return g->spec->plan->actors[actor].fires * g->spec->unroll;
+}
+
+/* Which repetition a firing is of, counted from that of the nodes: 0, or before or behind it. */
+static int32_t repetition(const graph *g, const period_firing *f)
+{
+    const int64_t fires = g->spec->plan->actors[f->actor].fires, first = fires * g->first_step, all = fires * g->spec->unroll;
+    const int64_t from = (int64_t)f->firing - first;
+    return (int32_t)(from >= 0 ? from / all : -((-from + all - 1) / all));
+}
+
+static uint32_t node_of(const graph *g, const period_firing *f)
+{
+    const uint32_t fires = fires_of(g, f->actor), first = g->spec->plan->actors[f->actor].fires * g->first_step;
+    return g->first[f->actor] + (uint32_t)((int64_t)f->firing - first - (int64_t)repetition(g, f) * fires);
+}
+
+/* From the actor's firing number `firing`, counted from the first node; it may be of an earlier repetition. */
 static bool add_from(graph *g, uint32_t actor, int64_t firing, uint32_t to, period_kind kind, uint32_t port)
 {
-    const int64_t fires = g->spec->plan->actors[actor].fires;
+    const int64_t fires = fires_of(g, actor);
     const int64_t step = firing >= 0 ? firing / fires : -((-firing + fires - 1) / fires);
     const uint32_t from = g->first[actor] + (uint32_t)(firing - step * fires);
     const bool far = g->worker[from] != g->worker[to];
@@ -74,7 +94,7 @@ static bool add_data(graph *g, uint32_t p)
     const weir_plan *plan = g->spec->plan;
     const plan_port *port = &plan->ports[p];
     const plan_regst *regst = &plan->regsts[port->regst.i];
-    for (int64_t n = 0; n < plan->actors[port->actor.i].fires; n++) {
+    for (int64_t n = 0; n < fires_of(g, port->actor.i); n++) {
         const int64_t value = n / port->hold - (int64_t)regst->initial;
         if (!add_from(g, regst->producer.i, (value + 1) * regst->fill - 1, g->first[port->actor.i] + (uint32_t)n, PERIOD_DATA, p))
             return false;
@@ -89,7 +109,7 @@ static bool add_credit(graph *g, uint32_t p)
     const plan_port *port = &plan->ports[p];
     const plan_regst *regst = &plan->regsts[port->regst.i];
     const int64_t slots = g->spec->slots ? g->spec->slots[port->regst.i] : regst->slots;
-    for (int64_t n = 0; n < plan->actors[regst->producer.i].fires; n += regst->fill) {
+    for (int64_t n = 0; n < fires_of(g, regst->producer.i); n += regst->fill) {
         const int64_t value = n / regst->fill + (int64_t)regst->initial - slots;
         if (!add_from(g, port->actor.i, (value + 1) * port->hold - 1, g->first[regst->producer.i] + (uint32_t)n, PERIOD_CREDIT, p))
             return false;
@@ -97,21 +117,21 @@ static bool add_credit(graph *g, uint32_t p)
     return true;
 }
 
-/* Of each worker the firings as they were played. */
+/* Consecutive firings of each worker, as they were played. */
 static bool add_orders(graph *g)
 {
     const period_spec *s = g->spec;
     for (uint64_t i = 0; i < s->count; i++) {
         const period_firing *f = &s->firings[i];
-        const uint32_t fires = s->plan->actors[f->actor].fires, step = f->firing / fires;
         if (f->worker == PLAN_NONE)
             continue;
-        const uint32_t node = g->first[f->actor] + f->firing % fires, last = g->last[f->worker];
-        if (step == g->step && last != PLAN_NONE &&
-            !add_edge(g, (edge){last, node, PLAN_NONE, PERIOD_ORDER, (int32_t)(step - g->last_step[f->worker]), g->ps[last]}))
+        const uint32_t node = node_of(g, f), last = g->last[f->worker];
+        const int32_t at = repetition(g, f);
+        if (at == 0 && last != PLAN_NONE &&
+            !add_edge(g, (edge){last, node, PLAN_NONE, PERIOD_ORDER, -g->last_at[f->worker], g->ps[last]}))
             return false;
         g->last[f->worker] = node;
-        g->last_step[f->worker] = step;
+        g->last_at[f->worker] = at;
     }
     return true;
 }
@@ -148,13 +168,13 @@ static void set_nodes(graph *g)
 {
     const period_spec *s = g->spec;
     for (uint32_t a = 0; a < s->plan->actors_count; a++)
-        for (uint32_t n = 0; s->plan->actors[a].program.i == s->program && n < s->plan->actors[a].fires; n++)
+        for (uint32_t n = 0; s->plan->actors[a].program.i == s->program && n < fires_of(g, a); n++)
             g->actor[g->first[a] + n] = a;
     for (uint64_t i = 0; i < s->count; i++) {
         const period_firing *f = &s->firings[i];
-        const uint32_t fires = s->plan->actors[f->actor].fires, node = g->first[f->actor] + f->firing % fires;
-        if (f->firing / fires != g->step)
+        if (repetition(g, f))
             continue;
+        const uint32_t node = node_of(g, f);
         g->ps[node] = f->end - f->begin;
         g->worker[node] = f->worker;
     }
@@ -209,23 +229,26 @@ static void evaluate(graph *g)
     }
 }
 
-static bool improve(graph *g, double scale)
+/* Whether edge e promises the node more than its own: a larger ratio, or (`longer`) the same and a longer way. */
+static bool promises_more(const graph *g, uint32_t node, uint32_t e, bool longer, double least)
+{
+    const edge *by = &g->edges[e];
+    const double ratio = g->ratio[by->from];
+    if (!longer)
+        return ratio > g->ratio[node] + least;
+    return ratio >= g->ratio[node] - least && g->potential[by->from] + (double)by->ps - ratio * by->tokens > g->potential[node] + least;
+}
+
+static bool improve(graph *g, bool longer, double least)
 {
     bool better = false;
     for (uint32_t node = 0; node < g->nodes; node++)
-        for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++) {
-            const edge *by = &g->edges[e];
-            const double ratio = g->ratio[by->from];
-            if (ratio < g->ratio[node] - EPSILON * scale)
-                continue;
-            const double potential = g->potential[by->from] + (double)by->ps - ratio * by->tokens;
-            if (ratio <= g->ratio[node] + EPSILON * scale && potential <= g->potential[node] + EPSILON * scale)
-                continue;
-            g->policy[node] = e;
-            g->ratio[node] = ratio;
-            g->potential[node] = potential;
-            better = true;
-        }
+        for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++)
+            if (promises_more(g, node, e, longer, least)) {
+                g->policy[node] = e;
+                better = true;
+                break;
+            }
     return better;
 }
 
@@ -239,12 +262,12 @@ static double scale_of(const graph *g)
 
 static void iterate(graph *g)
 {
-    const double scale = scale_of(g);
+    const double least = EPSILON * scale_of(g);
     for (uint32_t n = 0; n < g->nodes; n++)
         g->policy[n] = g->in[n] < g->in[n + 1] ? g->in[n] : PLAN_NONE;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         evaluate(g);
-        if (!improve(g, scale))
+        if (!improve(g, false, least) && !improve(g, true, least))
             return;
     }
 }
@@ -264,7 +287,7 @@ static weir_status conclude(const graph *g, period_result *to)
     uint32_t best = 0, count = 0;
     for (uint32_t n = 1; n < g->nodes; n++)
         best = g->ratio[n] > g->ratio[best] ? n : best;
-    to->ps = g->nodes ? g->ratio[best] : 0;
+    to->ps = g->nodes ? g->ratio[best] / g->spec->unroll : 0;
     if (!g->nodes || g->policy[best] == PLAN_NONE || to->ps <= 0)
         return WEIR_OK;
     const uint32_t start = on_cycle(g, best);
@@ -278,7 +301,7 @@ static weir_status conclude(const graph *g, period_result *to)
     for (uint32_t i = to->count; i-- > 0;) {
         const edge *e = &g->edges[g->policy[at]];
         const uint32_t from = g->actor[e->from];
-        to->cycle[i] = (period_edge){from, g->actor[at], e->from - g->first[from], (period_kind)e->kind, e->port, e->ps, e->tokens};
+        to->cycle[i] = (period_edge){from, g->actor[at], (e->from - g->first[from]) % g->spec->plan->actors[from].fires, (period_kind)e->kind, e->port, e->ps, e->tokens};
         at = e->from;
     }
     return to->cycle ? WEIR_OK : WEIR_E_MEMORY;
@@ -290,7 +313,7 @@ static bool graph_new(graph *g)
     g->first = calloc(plan->actors_count + (size_t)1, sizeof *g->first);
     for (uint32_t a = 0; g->first && a < plan->actors_count; a++) {
         g->first[a] = g->nodes;
-        g->nodes += plan->actors[a].program.i == g->spec->program ? plan->actors[a].fires : 0;
+        g->nodes += plan->actors[a].program.i == g->spec->program ? fires_of(g, a) : 0;
     }
     const size_t nodes = g->nodes + (size_t)1, workers = g->spec->workers + (size_t)1;
     g->actor = calloc(nodes, sizeof *g->actor);
@@ -303,24 +326,24 @@ static bool graph_new(graph *g)
     g->mark = calloc(nodes, sizeof *g->mark);
     g->trail = calloc(nodes, sizeof *g->trail);
     g->last = malloc(workers * sizeof *g->last);
-    g->last_step = calloc(workers, sizeof *g->last_step);
+    g->last_at = calloc(workers, sizeof *g->last_at);
     for (size_t w = 0; g->last && w < workers; w++)
         g->last[w] = PLAN_NONE;
     return g->first && g->actor && g->worker && g->ps && g->in && g->policy && g->ratio && g->potential && g->mark && g->trail && g->last &&
-           g->last_step;
+           g->last_at;
 }
 
 static void graph_free(graph *g)
 {
     void *const arrays[] = {g->first, g->actor, g->worker, g->ps, g->in, g->policy, g->ratio, g->potential, g->mark, g->trail, g->last,
-                            g->last_step, g->edges};
+                            g->last_at, g->edges};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         free(arrays[i]);
 }
 
 weir_status period_find(const period_spec *spec, period_result *result)
 {
-    graph g = {.spec = spec, .step = spec->steps - 2};
+    graph g = {.spec = spec, .first_step = spec->steps - 1 - spec->unroll};
     *result = (period_result){0};
     weir_status status = graph_new(&g) ? WEIR_OK : WEIR_E_MEMORY;
     if (!status) {

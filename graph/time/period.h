@@ -1,14 +1,14 @@
 /* graph/time/period.h: the cycle of firings that bounds a step: a second way to the period that the clock finds, and the reason
  * for it.
  *
- * In the steady state every step repeats the one before. Its firings are nodes. An edge from u to v says that v begins when u has
- * ended, `tokens` steps earlier, and a message later:
+ * In the steady state every step, or every few steps, repeat those before. Their firings are nodes. An edge from u to v says that v
+ * begins when u has ended, `tokens` repetitions earlier, and a message later:
  *
  *     data     v reads what u wrote
  *     credit   v writes into the slot that u freed
  *     order    v is fired by u's worker, next after u
  *
- * No step can be shorter than the sum of times around a cycle, divided by the sum of its tokens. The largest such ratio is the
+ * No repetition can be shorter than the sum of times around a cycle, divided by the sum of its tokens. The largest such ratio is the
  * period, and its cycle is what bounds the step: Howard's algorithm finds it (Cochet-Terrasson et al. 1998; Dasdan 2004).
  */
 #ifndef GRAPH_TIME_PERIOD_H
@@ -44,7 +44,8 @@ typedef struct period_spec {
     uint32_t program;
     const period_firing *firings; /* in the order of their ends; of all steps that were played */
     uint64_t count;
-    uint32_t steps;            /* that were played to their end: at least 2; the one before the last is taken */
+    uint32_t steps;            /* that were played to their end: at least 2 * unroll */
+    uint32_t unroll;           /* so many steps repeat: the last ones but one are the nodes */
     uint32_t workers;
     void *ctx;
     uint64_t (*message)(void *ctx, uint32_t port, bool freed); /* between two workers; on a line without others */

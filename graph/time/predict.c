@@ -132,7 +132,7 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
     *to = (weir_prediction){
         .step_s = (double)played->period / PS_S,
         .first_s = (double)played->end[0] / PS_S,
-        .steady = played->steady,
+        .steady = played->repeat > 0,
         .measured = all > 0 ? (double)by[TIME_MEASURED] / all : 1,
         .scaled = all > 0 ? (double)by[TIME_SCALED] / all : 0,
         .guessed = all > 0 ? (double)by[TIME_GUESSED] / all : 0,
@@ -160,10 +160,10 @@ static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_
 /* Why a step takes so long: of the steady state, which only a second step shows. */
 static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
 {
-    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps,
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
                               .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
     period_result period;
-    if (played->steps < 2)
+    if (played->steps < 2 * spec.unroll)
         return WEIR_OK;
     weir_status status = period_find(&spec, &period);
     to->cycle_s = period.ps / PS_S;

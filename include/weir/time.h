@@ -51,7 +51,7 @@ typedef struct weir_predict_opts {
     weir_src src;
     const char *program; /* ["main"] */
     int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
-    /* What-ifs, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
+    /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
      * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
     const char *const *set;
     /* Told of each firing that is played, in the order of its end; the name is the plan's [nobody] */

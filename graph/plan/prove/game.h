@@ -67,7 +67,7 @@ void game_begin(game *g);
 /* Fires one that was told to be ready: of a collective, all members. */
 void game_fire(game *g, uint32_t actor);
 
-/* What `tell` was given counts now. */
+/* A message that `tell` was given counts now. */
 void game_told(game *g, uint32_t port, bool freed);
 
 /* Whether every actor has fired as often as in the steps that are played, */
