@@ -294,7 +294,8 @@ typedef struct weir_shard {
     weir_view view;       /* its data may be changed during the visit, but for a parameter with .mapped; other ranks are not told
                              of a change */
     const char *device;   /* "cpu:2"; data lies in its memory. If the host cannot reach that: in a copy, written back later */
-    bool again;           /* an earlier shard of this rank, or one of another rank, has the same elements */
+    bool again;           /* an earlier shard of this rank, or one of another rank, has the same elements. Shards of a parameter
+                             with .mapped may also overlap: readers with different layouts have different shards */
     int slot;             /* 0 is the oldest value kept, slots - 1 the newest */
     int64_t step;         /* the view has the updates of all steps before this one */
     bool torn;            /* the update of that step failed half-way */

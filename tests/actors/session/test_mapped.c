@@ -144,6 +144,46 @@ Test(mapped, a_parameter_has_the_values_of_a_safetensors_file)
     free(want);
 }
 
+Test(mapped, debug_runs_leave_the_file_alone)
+{
+    float y[OUT];
+    weir_graph *g = product("cpu:0-1", OUT, IN, WEIR_S(0), true);
+    weir_plan *plan = compiled(g);
+    weir_session *s = weir_session_open(plan, .weights = write_weights("m.safetensors", OUT, IN), .poison = true, .check_finite = true);
+    cr_assert(s, "%s", weir_error());
+    for (int i = 0; i < 3; i++)
+        cr_assert(!step(s, OUT, IN, y), "%s", weir_error());
+    expect_product(y, OUT, IN);
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
+static weir_status count_rows(void *ctx, const weir_shard *shard)
+{
+    int64_t *rows = ctx;
+    *rows += shard->view.shape.dim[0];
+    cr_expect(!strncmp(shard->device, "mapped:", 7));
+    cr_expect_eq(((const float *)shard->view.data)[0], weight_at(shard->view.offset[0] * IN));
+    return WEIR_OK;
+}
+
+Test(mapped, a_visit_sees_the_shards_in_the_file)
+{
+    int64_t rows = 0;
+    weir_graph *g = product("cpu:0-2", OUT, IN, WEIR_S(0), true);
+    weir_plan *plan = compiled(g);
+    weir_session *s = opened(plan, write_weights("m.safetensors", OUT, IN));
+    cr_assert(!weir_session_visit(s, "w", count_rows, &rows), "%s", weir_error());
+    cr_expect_eq(rows, OUT);
+    weir_session_param info;
+    cr_assert_eq(weir_session_params(s, &info, 1), 1);
+    cr_expect(info.frozen && info.shards == 3 && !info.torn);
+    weir_session_close(s);
+    weir_plan_free(plan);
+    weir_graph_free(g);
+}
+
 Test(mapped, its_bytes_are_planned_apart_and_no_memory_is_taken_for_them)
 {
     weir_graph *g = product("cpu:0", 512, 512, WEIR_AUTO, true), *copied = product("cpu:0", 512, 512, WEIR_AUTO, false);
