@@ -168,6 +168,14 @@ uint64_t plan_bytes_mapped(const weir_plan *plan)
     return bytes;
 }
 
+uint32_t plan_devices(const weir_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        count += plan->spaces[s].kind != WEIR_MAPPED;
+    return count;
+}
+
 /* The space that a state lies in is that of its actor's queue. */
 static uint64_t state_bytes(const weir_plan *plan, const plan_actor *actor, uint32_t space)
 {

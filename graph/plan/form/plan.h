@@ -473,8 +473,9 @@ bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
 /* Whether the values stay in a file: all shards lie in MAPPED spaces. */
 bool plan_is_mapped(const weir_plan *plan, const plan_param *param);
 
-/* Bytes of all MAPPED spaces. */
+/* Bytes of all MAPPED spaces; and how many others there are. */
 uint64_t plan_bytes_mapped(const weir_plan *plan);
+uint32_t plan_devices(const weir_plan *plan);
 
 /* How many values of a shard are kept from step to step. */
 uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);

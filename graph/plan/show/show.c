@@ -449,7 +449,7 @@ static void show_header(const weir_plan *plan, FILE *to)
     fputs("plan ", to);
     show_text(to, plan_text(plan, plan->name));
     fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %" PRIu32 " actors, %" PRIu32 " kernels",
-            plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
+            plan_devices(plan), plan_devices(plan) == 1 ? "" : "s", plan->micro_batches,
             plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count);
     show_precision(plan, WEIR_BF16, to);
     show_precision(plan, WEIR_F16, to);
