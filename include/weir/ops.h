@@ -402,7 +402,13 @@ typedef struct weir_attention_kept_opts {
 /* Causal attention with a cache: n new rows after the cached ones. q, k, v [batch, n, dim], keys and values (the cache)
  * [batch, room, dim], position i32 with one element -> [batch, n, dim]. New row i is at position + i; it sees the cached
  * rows 0 .. position - 1 and the new rows 0 .. i. The bits of a row do not depend on which of the rows before it are cached
- * and which are new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
+ * and which are new, nor on how many come at once. The kernel fails unless 0 <= position <= room - n. No gradient flows through it.
+ *
+ * A cache of bf16 or f16 takes half the memory of one of f32. Its new rows have its dtype, and q may stay f32:
+ *     k = weir_cast(k, WEIR_BF16), v = weir_cast(v, WEIR_BF16);
+ *     a = weir_attention_kept(q, k, v, keys, values, position, .heads = 9, .kv_heads = 3);
+ *     weir_state_append(keys, k, position), weir_state_append(values, v, position);
+ * The kernel computes in f32, and the result has q's dtype. Half of q, k and v may be kept in f32 as well. */
 #define weir_attention_kept(q, k, v, keys, values, position, ...) \
     weir_attention_kept_at(q, k, v, keys, values, position,       \
                            WEIR_OPTS(weir_attention_kept_opts, __VA_ARGS__))
