@@ -51,7 +51,7 @@ static void print_banner(const gpt_config *c, const corpus *from)
     fprintf(stderr, "; %d layers, dim %d, on %d device%s\n", c->layers, c->dim, devices, devices == 1 ? "" : "s");
 }
 
-static weir_status write_and_tell(sampler *s)
+static weir_status write_and_tell(struct sample *s)
 {
     char time[32];
     double start = measure_seconds();
@@ -67,7 +67,7 @@ static weir_status write_and_tell(sampler *s)
 
 static weir_status write_trained(weir_session *trained, const gpt_config *c, const sample_opts *opts)
 {
-    sampler s;
+    struct sample s;
     weir_status status = sample_open(&s, c, opts, ranks_first() ? stdout : NULL);
     status = status ? status : params_copy(trained, s.writer->session, s.writer->plan);
     status = status ? status : write_and_tell(&s);
@@ -76,7 +76,7 @@ static weir_status write_trained(weir_session *trained, const gpt_config *c, con
 }
 
 /* Evaluates, if there is held-out text, and writes. */
-static int use_loaded(sampler *s)
+static int use_loaded(struct sample *s)
 {
     const gpt_config *c = s->writer->config;
     double loss = 0;
@@ -93,7 +93,7 @@ static int load_and_write(const char *path, const char *validate, gpt_config c, 
 {
     char why[1024] = "";
     corpus held_out = {.tokens = NULL};
-    sampler s = {0};
+    struct sample s = {0};
     interrupt_catch(NULL);
     weir_checkpoint *from = weir_checkpoint_open(path);
     int status = !from ? options_wrong(program, "--load: %s", options_error(program))
@@ -120,7 +120,7 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     int begun = trainer_begin(t);
     if (begun >= 0)
         return trainer_end(t, begun);
-    sample->seed = t->opts.seed;
+    sample->sampler.seed = t->opts.seed;
     int status = corpus_seed(from, opts, c, t->opts.seed);
     if (status < 0 && ranks_first())
         print_banner(c, from);
@@ -174,7 +174,7 @@ static int run_program(int argc, char **argv)
     const options_spec spec = {program, "Train a GPT on text, byte by byte, or on token ids.", table};
     int status = options_parse(&spec, argc, argv);
     corpus from = {.tokens = NULL};
-    sample.seed = t.opts.seed;
+    sample.sampler.seed = t.opts.seed;
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0 && loaded && data.tokens.count)

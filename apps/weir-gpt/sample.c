@@ -1,51 +1,33 @@
 /* apps/weir-gpt/sample.c: lets a trained GPT write: which byte follows is drawn from what the model says of it. */
 #include "apps/weir-gpt/sample.h"
 
-#include <math.h>
-
-static int32_t likeliest(const float *logit)
-{
-    int best = 0;
-    for (int i = 1; i < GPT_VOCAB; i++)
-        if (logit[i] > logit[best])
-            best = i;
-    return best;
-}
-
-/* A byte with probability softmax(logit / temperature), chosen by `uniform` in [0, 1). */
-static int32_t choose(const float *logit, double temperature, double uniform)
-{
-    double weight[GPT_VOCAB], sum = 0, top = logit[likeliest(logit)];
-    if (temperature <= 0)
-        return likeliest(logit);
-    for (int i = 0; i < GPT_VOCAB; i++)
-        sum += weight[i] = exp((logit[i] - top) / temperature);
-    for (int i = 0; i < GPT_VOCAB; i++)
-        if ((uniform -= weight[i] / sum) < 0)
-            return i;
-    return likeliest(logit);
-}
-
-static int32_t draw_byte(void *ctx, const float *logits)
-{
-    sampler *s = ctx;
-    return choose(logits, s->opts->temperature, weir_random_uniform(s->opts->seed, s->drawn++));
-}
+#include <string.h>
 
 static void print_byte(void *ctx, int32_t byte)
 {
-    sampler *s = ctx;
+    struct sample *s = ctx;
+    sampler_saw(s->sampler, byte);
     shown_byte(&s->shown, (unsigned char)byte);
 }
 
-weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to)
+/* A byte of logits that say nothing is 0. */
+static int32_t draw_byte(void *ctx, const float *logits)
 {
-    *s = (sampler){.opts = opts, .to = to, .shown = {.to = to}};
-    s->writer = writer_new(config, draw_byte, print_byte, s);
+    const struct sample *s = ctx;
+    float own[GPT_VOCAB];
+    memcpy(own, logits, sizeof own);
+    const int32_t byte = sampler_choose(s->sampler, own);
+    return byte < 0 ? 0 : byte;
+}
+
+weir_status sample_open(struct sample *s, const gpt_config *config, const sample_opts *opts, FILE *to)
+{
+    *s = (struct sample){.opts = opts, .to = to, .shown = {.to = to}, .sampler = sampler_new(&opts->sampler, GPT_VOCAB)};
+    s->writer = s->sampler ? writer_new(config, draw_byte, print_byte, s) : NULL;
     return s->writer ? WEIR_OK : WEIR_E_MEMORY;
 }
 
-weir_status sample_write(sampler *s)
+weir_status sample_write(struct sample *s)
 {
     if (!s->to || !s->opts->bytes)
         return WEIR_OK;
@@ -58,7 +40,8 @@ weir_status sample_write(sampler *s)
     return status;
 }
 
-void sample_close(sampler *s)
+void sample_close(struct sample *s)
 {
     writer_free(s->writer);
+    sampler_free(s->sampler);
 }

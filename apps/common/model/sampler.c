@@ -39,6 +39,11 @@ void sampler_free(struct sampler *s)
     free(s);
 }
 
+void sampler_begin(struct sampler *s)
+{
+    s->seen = 0;
+}
+
 void sampler_saw(struct sampler *s, int32_t id)
 {
     s->last[s->seen++ % SAMPLER_SEEN] = id;

@@ -44,6 +44,8 @@ struct sampler;
 struct sampler *sampler_new(const sampler_opts *opts, int vocab);
 void sampler_free(struct sampler *s); /* may be NULL */
 
+/* A new text begins. */
+void sampler_begin(struct sampler *s);
 /* The id is the next one of the text. */
 void sampler_saw(struct sampler *s, int32_t id);
 
