@@ -1,6 +1,7 @@
 /* continue.c: see the header. */
 #include "apps/weir-gpt/continue.h"
 
+#include "apps/common/model/shown.h"
 #include "apps/common/train/interrupt.h"
 #include "apps/weir-gpt/speaker.h"
 

@@ -4,6 +4,7 @@
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  *     weir-gpt --tokens 'train_*.bin' --vocab 50257     token ids that another program made
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
+ *     weir-gpt --model smollm2.gguf --chat              no training: a conversation with a language model
  */
 #include "apps/common/model/evaluate.h"
 #include "apps/common/model/gpt_checkpoint.h"
@@ -12,6 +13,7 @@
 #include "apps/common/train/params.h"
 #include "apps/common/streams.h"
 #include "apps/common/train/trainer.h"
+#include "apps/weir-gpt/chat.h"
 #include "apps/weir-gpt/continue.h"
 #include "apps/weir-gpt/corpus.h"
 #include "apps/weir-gpt/sample.h"
@@ -134,11 +136,24 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     return trainer_end(t, status);
 }
 
+static int check_sample(sample_opts *o, const char *model)
+{
+    if (!*o->prompt)
+        return options_wrong(program, "--prompt must not be empty");
+    if (!model && (o->chat || o->stop.count || o->f32_activations))
+        return options_wrong(program, "%s needs --model", o->chat ? "--chat" : o->stop.count ? "--stop" : "--f32-activations");
+    if (!o->chat && (o->system || o->room))
+        return options_wrong(program, "%s needs --chat", o->system ? "--system" : "--room");
+    if (o->bytes < 0 && !o->chat)
+        o->bytes = SAMPLE_BYTES;
+    return -1;
+}
+
 static int run_program(int argc, char **argv)
 {
     gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
-    sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
+    sample_opts sample = SAMPLE_DEFAULTS;
     corpus_opts data = {.vocab = 0};
     const char *loaded = NULL, *model = NULL;
     double lr = 2e-3;
@@ -163,24 +178,21 @@ static int run_program(int argc, char **argv)
         TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
-        {"--model", OPTIONS_TEXT, &model, .value = "FILE.gguf", .file = OPTIONS_READS,
-         .help = "do not train; go on with --prompt by a Llama of a GGUF file, --sample tokens, the likeliest each time"},
-        {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
-        {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
-         .help = "sampling temperature; 0: always the likeliest byte"},
-        {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "text that the sample continues"},
+        {"--model", OPTIONS_TEXT, &model, .value = "PATH", .file = OPTIONS_READS,
+         .help = "do not train; go on with --prompt, or --chat, by a language model: a GGUF file, or a folder of Hugging Face"},
+        SAMPLE_OPTIONS(sample),
         {.name = NULL},
     };
     const options_spec spec = {program, "Train a GPT on text, byte by byte, or on token ids.", table};
     int status = options_parse(&spec, argc, argv);
     corpus from = {.tokens = NULL};
     sample.sampler.seed = t.opts.seed;
-    if (status < 0 && !*sample.prompt)
-        status = options_wrong(program, "--prompt must not be empty");
+    if (status < 0)
+        status = check_sample(&sample, model);
     if (status < 0 && loaded && data.tokens.count)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
     if (status < 0 && model)
-        return ranks_first() ? continue_text(program, model, &sample) : 0;
+        return !ranks_first() ? 0 : sample.chat ? chat(program, model, &sample) : continue_text(program, model, &sample);
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
     c.heads += c.heads ? 0 : 4;

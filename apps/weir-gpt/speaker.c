@@ -51,7 +51,7 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room)
     c->room = room < c->context ? (int)room : c->context;
     c->chunk = c->room < CHUNK ? 0 : CHUNK;
     c->logits = true;
-    c->kept = opts->exact ? WEIR_F32 : WEIR_BF16;
+    c->kept = opts->f32_activations ? WEIR_F32 : WEIR_BF16;
     s->sampler = sampler_new(&opts->sampler, c->vocab);
     s->logits = malloc((size_t)c->vocab * sizeof *s->logits);
     if (!s->sampler || !s->logits)

@@ -22,7 +22,7 @@
 #include "apps/common/model/sampler.h"
 #include "apps/common/model/stops.h"
 #include "apps/common/tokens/tokenizer.h"
-#include "apps/weir-gpt/sample.h"
+#include "apps/weir-gpt/sample_opts.h"
 
 struct speaker {
     const char *program;
