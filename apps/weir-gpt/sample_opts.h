@@ -17,7 +17,7 @@ typedef struct sample_opts {
     bool f32_activations; /* keys and values are kept in f32, rather than bf16 */
 } sample_opts;
 
-/* What they are before the command line is read. */
+/* Their values before the command line is read. */
 #define SAMPLE_DEFAULTS                                                                                                  \
     {                                                                                                                    \
         .bytes = -1, .prompt = "/* ", .sampler = {.temperature = 0.8, .top_k = 40, .top_p = 0.95, .min_p = 0.05, .repeat_penalty = 1} \

@@ -205,7 +205,7 @@ static const float *wide_values(const kept_call *call, const weir_view *view, in
 
 /* ---- a block of queries ---- */
 
-/* Of the keys or values from `key` on, up to `end`: the next run of them, which are all kept or all new. */
+/* The next run of the keys or values from `key` on, up to `end`. They are all kept or all new. */
 typedef struct kept_run {
     const weir_view *view;
     int64_t first, count;
@@ -220,7 +220,7 @@ static kept_run next_run(const kept_call *call, const kept_lines *of, int64_t ke
                       last - key < RUN ? last - key : RUN};
 }
 
-/* What is written behind the scores of a run is written over by the next one, or is behind the last key. */
+/* A run's scores are whole vectors. The next run writes over the ones that are too many; those of the last are behind the last key. */
 static void block_scores(const kept_call *call, const kept_block *b)
 {
     const int64_t end = call->position + b->row + b->rows;

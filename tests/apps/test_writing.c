@@ -25,7 +25,7 @@ static void make_model(int context)
     lm_case_gguf(&of, NULL);
 }
 
-/* What the command writes to standard output. */
+/* Returns the text that the command writes to standard output. */
 static const char *text_of(const char *command)
 {
     static char texts[2][4096];

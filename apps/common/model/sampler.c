@@ -161,7 +161,7 @@ static float least_for(const struct sampler *s, const float *logits, float most,
     return most - (float)(bin + 2) / BINS_EACH;
 }
 
-/* Of sorted candidates the fewest that have `share` of `total`. */
+/* Counts the fewest sorted candidates that have `share` of `total`. */
 static int cut_share(const candidate *sorted, int count, double share, double total)
 {
     double sum = 0;
