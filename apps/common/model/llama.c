@@ -1,10 +1,9 @@
 /* llama.c: see the header. */
 #include "apps/common/model/llama.h"
 
-#include "apps/common/tokens/gguf.h"
-#include "apps/common/tokens/tokenizer.h"
+#include "graph/base/gguf.h"
+#include "graph/base/reading.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ static bool take(struct gguf *g, const struct gguf_value *value, const number *n
     if (value->array || !gguf_begin(g, value))
         return false;
     if (n->real)
-        return value->type == GGUF_F32 && fread(&real, sizeof real, 1, g->file) == 1 && isfinite(real) && (*n->real = (double)real) > 0;
+        return value->type == GGUF_F32 && gguf_next_f32(g, &real) && isfinite(real) && (*n->real = (double)real) > 0;
     if ((value->type != GGUF_U32 && value->type != GGUF_I32) || !gguf_next_u32(g, &whole) || whole < n->least || whole > SIZE_MAX_IN_FILE)
         return false;
     *n->to = (int)whole;
@@ -61,7 +60,7 @@ static bool take_numbers(struct gguf *g, const char *path, llama_config *c, char
     for (int i = 0; i < COUNT; i++)
         wanted[i + 1].key = numbers[i].key;
     if (!gguf_find(g, wanted, COUNT + 1))
-        return wrong(why, why_bytes, path, tokens_error(), "");
+        return wrong(why, why_bytes, path, g->why, "");
     uint64_t bytes;
     if (!wanted[0].present || wanted[0].type != GGUF_TEXT || wanted[0].array || !gguf_begin(g, &wanted[0]) || !gguf_next_text(g, &bytes) || strcmp(g->text, "llama") != 0)
         return wrong(why, why_bytes, path, "its architecture is not llama", "");
@@ -89,13 +88,15 @@ static bool take_vocab(const char *path, llama_config *c, char *why, size_t why_
 
 bool llama_read(const char *path, llama_config *c, char *why, size_t why_bytes)
 {
-    struct gguf g = {.file = fopen(path, "rb")};
+    struct gguf g;
+    const char *fault;
+    const int fd = reading_open(path, &fault);
     *c = (llama_config){.rope_base = 10000, .last = -1};
-    if (!g.file)
-        return wrong(why, why_bytes, path, "cannot be read: ", strerror(errno));
-    bool ok = take_numbers(&g, path, c, why, why_bytes);
-    fclose(g.file);
-    free(g.text);
+    if (fd < 0)
+        return wrong(why, why_bytes, path, "cannot be read: ", fault);
+    bool ok = gguf_open(&g, fd) ? take_numbers(&g, path, c, why, why_bytes) : wrong(why, why_bytes, path, g.why, "");
+    gguf_close(&g);
+    close(fd);
     c->kv_heads = c->kv_heads ? c->kv_heads : c->heads;
     c->room = c->context;
     if (ok && (c->dim % c->heads || c->heads % c->kv_heads || c->dim / c->heads % 2))

@@ -3,8 +3,9 @@
  * The file has the tokens in the order of their ids, the type of each, and the merges. It has only a name for the pattern that
  * splits texts; patterns.c knows the patterns.
  */
-#include "apps/common/tokens/gguf.h"
 #include "apps/common/tokens/inside.h"
+
+#include "graph/base/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +106,14 @@ static bool take_unknown(struct bpe *b, struct gguf *g, const struct gguf_value 
 
 bool tokenizer_from_gguf(struct tokenizer *t, FILE *file)
 {
-    struct gguf g = {.file = file};
+    struct gguf g;
     struct gguf_value value[WANTED] = {{0}};
     for (int i = 0; i < WANTED; i++)
         value[i].key = keys[i];
-    const bool ok = gguf_find(&g, value, WANTED) && take_names(t, &g, value) && take_tokens(t, &g, value) &&
+    const bool ok = gguf_open(&g, fileno(file)) && gguf_find(&g, value, WANTED) && take_names(t, &g, value) && take_tokens(t, &g, value) &&
                     take_merges(&t->bpe.vocab, &g, &value[MERGES]) && take_unknown(&t->bpe, &g, &value[UNKNOWN]);
-    free(g.text);
+    if (g.fault)
+        tokens_failed("%s", g.why);
+    gguf_close(&g);
     return ok;
 }
