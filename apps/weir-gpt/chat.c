@@ -3,8 +3,8 @@
 #include "apps/weir-gpt/chat.h"
 
 #include "apps/common/model/shown.h"
+#include "apps/common/tokens/chat.h"
 #include "apps/common/train/interrupt.h"
-#include "apps/weir-gpt/chatml.h"
 #include "apps/weir-gpt/speaker.h"
 
 #include <signal.h>
@@ -16,7 +16,7 @@
 enum { ROOM = 4096 }; /* tokens, if not said */
 
 struct talk {
-    const char *program;
+    const char *program, *path;
     struct speaker speaker;
     struct chat_message *message; /* owned, and the contents */
     size_t count;
@@ -99,7 +99,7 @@ static speaker_ending write_reply(struct talk *t, int64_t most, char **text)
     struct reply r = {.shown.to = stdout, .kept.to = open_memstream(text, &bytes)};
     if (!r.kept.to)
         return options_wrong(t->program, "no memory for a reply"), SPEAKER_FAILED;
-    const speaker_ending how = speaker_write(&t->speaker, most, put_reply, &r);
+    const speaker_ending how = speaker_write(&t->speaker, most, true, put_reply, &r);
     shown_end(&r.shown);
     shown_end(&r.kept);
     fclose(r.kept.to);
@@ -120,8 +120,8 @@ static int turn(struct talk *t, const sample_opts *opts)
 {
     char *text = NULL;
     t->ids.count = 0;
-    if (!chatml(t->speaker.encoder, t->message, t->count, &t->ids))
-        return options_wrong(t->program, "%s", tokens_error());
+    if (!tokenizer_chat(t->speaker.encoder, t->message, t->count, true, &t->ids, NULL))
+        return options_wrong(t->program, "--chat: %s: %s", t->path, tokens_error());
     if (t->ids.count > (size_t)t->speaker.config.room)
         return wrong_room(t);
     if (!speaker_become(&t->speaker, &t->ids))
@@ -156,11 +156,22 @@ static int talk(struct talk *t, const sample_opts *opts)
     return status < 0 ? 0 : status;
 }
 
+/* Refuses a model that has no chats before anybody has written a message. */
+static int check_chats(struct talk *t)
+{
+    struct token_ids ids = {.id = NULL};
+    const bool ok = tokenizer_chat(t->speaker.encoder, &(struct chat_message){"user", "Hello"}, 1, true, &ids, NULL);
+    free(ids.id);
+    return ok ? -1 : options_wrong(t->program, "--chat: %s: %s", t->path, tokens_error());
+}
+
 int chat(const char *program, const char *path, const sample_opts *opts)
 {
-    struct talk t = {.program = program};
+    struct talk t = {.program = program, .path = path};
     interrupt_catch(NULL);
     int status = speaker_begin(&t.speaker, program, path, opts);
+    if (status < 0)
+        status = check_chats(&t);
     if (status < 0)
         status = speaker_open(&t.speaker, opts, opts->room ? opts->room : ROOM);
     if (status < 0)

@@ -6,6 +6,7 @@
 #include "apps/weir-gpt/speaker.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void show_byte(void *ctx, unsigned char byte)
 {
@@ -17,7 +18,7 @@ static int write_text(struct speaker *s, const sample_opts *opts)
     struct shown shown = {.to = stdout};
     for (const char *c = opts->prompt; *c; c++)
         shown_byte(&shown, (unsigned char)*c);
-    const speaker_ending how = speaker_write(s, opts->bytes, show_byte, &shown);
+    const speaker_ending how = speaker_write(s, opts->bytes, false, show_byte, &shown);
     shown_end(&shown);
     putchar('\n');
     if (how == SPEAKER_FAILED)
@@ -32,7 +33,7 @@ static int open_model(struct speaker *s, const char *program, const char *path, 
     const int status = speaker_begin(s, program, path, opts);
     if (status >= 0)
         return status;
-    if (!speaker_encode(s, opts->prompt, false, ids))
+    if (!tokenizer_begin(s->tokenizer, ids) || !tokenizer_encode(s->encoder, opts->prompt, strlen(opts->prompt), false, ids))
         return options_wrong(program, "--prompt: %s", tokens_error());
     if (!ids->count)
         return options_wrong(program, "--prompt: it has no tokens");

@@ -3,6 +3,7 @@
 
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/tokens/chat.h"
 #include "apps/common/train/interrupt.h"
 
 #include <stdio.h>
@@ -76,11 +77,6 @@ void speaker_close(struct speaker *s)
 
 /* ---- reading ---- */
 
-bool speaker_encode(struct speaker *s, const char *text, bool plain, struct token_ids *to)
-{
-    return tokenizer_encode(s->encoder, text, strlen(text), plain, to);
-}
-
 bool speaker_become(struct speaker *s, const struct token_ids *ids)
 {
     size_t same = 0;
@@ -136,7 +132,7 @@ static weir_status read_tokens(struct speaker *s)
 static bool put_token(struct speaker *s, uint32_t id, stops_put_fn put, void *ctx)
 {
     size_t bytes = 0;
-    const char *token = tokenizer_bytes(s->tokenizer, id, &bytes);
+    const char *token = decoder_next(&s->decoder, id, &bytes);
     for (size_t i = 0; token && i < bytes; i++)
         if (stops_byte(&s->stops, (unsigned char)token[i], put, ctx))
             return true;
@@ -160,7 +156,7 @@ static speaker_ending write_token(struct speaker *s, stops_put_fn put, void *ctx
     s->write_seconds += measure_seconds() - start;
     if (next < 0)
         return options_wrong(s->program, "the model gives no probabilities behind %zu tokens: a logit is NaN", s->ids.count), SPEAKER_FAILED;
-    if (lm_is_end(&s->config, next))
+    if (lm_is_end(&s->config, next) || tokenizer_stops(s->tokenizer, (uint32_t)next))
         return SPEAKER_ENDED;
     const uint32_t id = (uint32_t)next;
     if (!token_ids_add(&s->ids, &id, 1))
@@ -170,11 +166,12 @@ static speaker_ending write_token(struct speaker *s, stops_put_fn put, void *ctx
     return put_token(s, id, put, ctx) ? SPEAKER_ENDED : SPEAKER_MOST;
 }
 
-speaker_ending speaker_write(struct speaker *s, int64_t most, stops_put_fn put, void *ctx)
+speaker_ending speaker_write(struct speaker *s, int64_t most, bool opens, stops_put_fn put, void *ctx)
 {
     speaker_ending how = SPEAKER_MOST;
     s->read += s->ids.count - s->run;
     s->stops.bytes = 0;
+    s->decoder = (struct decoder){.tokenizer = s->tokenizer, .inside = !opens};
     for (int64_t i = 0; i < most && how == SPEAKER_MOST; i++)
         how = interrupt_caught() ? SPEAKER_INTERRUPTED : write_token(s, put, ctx);
     stops_end(&s->stops, put, ctx);

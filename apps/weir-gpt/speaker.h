@@ -4,7 +4,7 @@
  *     int status = speaker_begin(&s, "weir-gpt", path, &opts);      // -1: go on
  *     status = speaker_open(&s, &opts, room);
  *     speaker_become(&s, &ids);                                     // the text so far
- *     speaker_ending how = speaker_write(&s, 100, put, ctx);        // bytes that follow
+ *     speaker_ending how = speaker_write(&s, 100, false, put, ctx);     // bytes that follow
  *     speaker_close(&s);
  *
  * ids     [ 0 ........ run - 1 | .... count - 1 ]
@@ -29,6 +29,7 @@ struct speaker {
     lm_config config;
     struct tokenizer *tokenizer; /* owned, as what follows */
     struct encoder *encoder;
+    struct decoder decoder;
     weir_plan *plan;
     weir_session *session;
     struct sampler *sampler;
@@ -56,14 +57,12 @@ int speaker_begin(struct speaker *s, const char *program, const char *path, cons
 int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room);
 void speaker_close(struct speaker *s);
 
-/* Adds the ids of a text. `plain`: special tokens in it are text. False with tokens_error(). */
-bool speaker_encode(struct speaker *s, const char *text, bool plain, struct token_ids *to);
-
 /* The text is now that of `ids`, of which there are 1 to config.room. False: no memory. */
 bool speaker_become(struct speaker *s, const struct token_ids *ids);
 
-/* Runs what has not been run, then chooses and adds up to `most` tokens. Bytes of tokens are put, but for stop texts. */
-speaker_ending speaker_write(struct speaker *s, int64_t most, stops_put_fn put, void *ctx);
+/* Runs what has not been run, then chooses and adds up to `most` tokens. Bytes of tokens are put, but for stop texts. `opens`: they begin a
+ * text, rather than go on with one. */
+speaker_ending speaker_write(struct speaker *s, int64_t most, bool opens, stops_put_fn put, void *ctx);
 
 /* "90 tokens written behind 12 in 1 s: 300 tokens/s read, 96 tokens/s written" on stderr. */
 void speaker_tell(const struct speaker *s);

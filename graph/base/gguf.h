@@ -236,11 +236,12 @@ static inline bool gguf_once(struct gguf *g, bool present)
     return !present || gguf_failed(g, GGUF_DAMAGED, "%s: is there twice", g->part);
 }
 
-/* Finds `count` values. */
+/* Finds `count` values. May be called again for others. */
 static inline bool gguf_find(struct gguf *g, struct gguf_value *wanted, int count)
 {
     uint64_t tensors, pairs;
     char key[GGUF_KEY_BYTES];
+    g->at = 0;
     bool ok = gguf_take_counts(g, &tensors, &pairs);
     for (uint64_t i = 0; i < pairs && ok; i++) {
         struct gguf_value v = {.key = NULL};

@@ -132,6 +132,10 @@ Test(writing, an_option_that_would_do_nothing_is_refused)
     HAS("--stop needs --model");
     cr_expect_eq(run(GPT "--system x"), 2);
     HAS("--system needs --chat");
+    lm_case_gguf(lm_case_named("llama.gguf"), "tokenizer.chat_template");
+    cr_expect_eq(run(APPS_BIN "/weir-gpt --chat --model $T/llama.gguf"), 2);
+    HAS("--chat: ");
+    HAS("/llama.gguf: has no chat template");
     cr_expect_eq(run(GPT "--stop ''"), 2);
     HAS("--stop: a text of 0 bytes; 1 to 256 are allowed");
     cr_expect_eq(run(GPT "--top-p 2"), 2);
@@ -156,11 +160,11 @@ Test(writing, a_chat_replies_to_each_line_and_reads_only_what_is_new)
     int written, read;
     must_run("printf 'one\\n\\ntwo, \\\\\\nin two lines\\n' | " GPT "--chat --sample 5 --system 'Be brief.' --temperature 0");
     counts(&written, &read);
-    const int system = (int)strlen("<|im_start|>system\nBe brief.<|im_end|>\n"), user = (int)strlen("<|im_start|>user\n<|im_end|>\n");
-    const int opening = (int)strlen("<|im_start|>assistant\n"), first = system + user + 3 + opening;
-    const int second = user + (int)strlen("<|im_end|>\ntwo, \nin two lines") + opening;
-    cr_expect_eq(written, 10);
-    cr_expect(read >= first + second && read <= first + second + 3 * 5, "%d, not about %d", read, first + second); /* U+FFFD is three */
+    const int user = (int)strlen("\1user\n\1\n"), opening = (int)strlen("\1assistant\n"); /* <|im_start|> and <|im_end|> are a token each */
+    const int first = (int)strlen("\1system\nBe brief.\1\n") + user + 3 + opening;
+    const int second = (int)strlen("\1\n") + user + (int)strlen("two, \nin two lines") + opening;
+    cr_expect(written > 0 && written <= 10, "%d", written);
+    cr_expect(read >= first + second && read <= first + second + 3 * 5 + 1, "%d, not about %d", read, first + second); /* U+FFFD is three */
     cr_expect_eq(run("printf '' | " GPT "--chat"), 0);
     HAS("0 tokens written behind 0 in ");
 }
@@ -184,7 +188,7 @@ static pid_t start_chat(int *in, int *out)
     if (!child) {
         dup2(to[0], STDIN_FILENO), dup2(from[1], STDOUT_FILENO);
         close(to[0]), close(to[1]), close(from[0]), close(from[1]);
-        execl(APPS_BIN "/weir-gpt", "weir-gpt", "--model", folder_path("talk.gguf"), "--chat", "--room", "60000", NULL);
+        execl(APPS_BIN "/weir-gpt", "weir-gpt", "--model", folder_path("talk.gguf"), "--chat", "--room", "60000", "--temperature", "0", NULL);
         _exit(127);
     }
     close(to[0]), close(from[1]);

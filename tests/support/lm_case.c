@@ -109,18 +109,21 @@ static const char *byte_token(int byte, char token[3])
     return token;
 }
 
+/* Two bytes that are no UTF-8 are the tokens of chats. */
 static void put_tokens(const struct keys *k)
 {
+    enum { BYTES = 254, ALL = 256, NORMAL = 1, CONTROL = 3 };
     char token[3];
     put_text(k, "tokenizer.ggml.model", "gpt2");
     put_text(k, "tokenizer.ggml.pre", "gpt-2");
-    put_array(k, "tokenizer.ggml.tokens", TEXT, 256);
-    for (int byte = 0; byte < 256; byte++)
+    put_array(k, "tokenizer.ggml.tokens", TEXT, ALL);
+    for (int byte = 0; byte < BYTES; byte++)
         gguf_file_text(k->file, byte_token(byte, token));
+    gguf_file_text(k->file, "<|im_start|>"), gguf_file_text(k->file, "<|im_end|>");
     put_array(k, "tokenizer.ggml.merges", TEXT, 0);
-    put_array(k, "tokenizer.ggml.token_type", 5, 256);
-    for (int i = 0; i < 256; i++)
-        gguf_file_u32(k->file, 1);
+    put_array(k, "tokenizer.ggml.token_type", 5, ALL);
+    for (int i = 0; i < ALL; i++)
+        gguf_file_u32(k->file, i < BYTES ? NORMAL : CONTROL);
 }
 
 const char *lm_case_gguf(const struct lm_case *of, const char *without)
@@ -128,7 +131,7 @@ const char *lm_case_gguf(const struct lm_case *of, const char *without)
     static struct gguf_file f;
     const lm_config *c = &of->c;
     const struct keys k = {&f, of->architecture, without};
-    gguf_file_begin(&f, (uint64_t)lm_count_weights(c), 14);
+    gguf_file_begin(&f, (uint64_t)lm_count_weights(c), 15);
     put_text(&k, "general.architecture", of->architecture);
     put_u32(&k, ".block_count", c->layers);
     put_u32(&k, ".embedding_length", c->dim);
@@ -139,6 +142,7 @@ const char *lm_case_gguf(const struct lm_case *of, const char *without)
     put_f32(&k, c->centred ? ".attention.layer_norm_epsilon" : ".attention.layer_norm_rms_epsilon", c->eps);
     put_f32(&k, ".rope.freq_base", c->rope_base);
     put_tokens(&k); /* five */
+    put_text(&k, "tokenizer.chat_template", "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}");
     lm_put_weights(c, &f);
     const char *path = folder_path("%s", of->name);
     folder_write(path, f.bytes, f.count);

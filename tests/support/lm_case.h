@@ -18,7 +18,7 @@ const struct lm_case *lm_case_named(const char *name);
 /* Makes the folder or the file; the path is the test's folder and the case's name. */
 const char *lm_case_make(const struct lm_case *of);
 
-/* A GGUF file with a tokenizer of bytes; `without` is a key that is left out [none]. */
+/* A GGUF file with a tokenizer of bytes and chats in ChatML; `without` is a key that is left out [none]. */
 const char *lm_case_gguf(const struct lm_case *of, const char *without);
 
 /* A session of a model that was read. Steps fail the test when they do not succeed. */

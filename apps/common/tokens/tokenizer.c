@@ -296,10 +296,15 @@ bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool pl
     return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes, true);
 }
 
+bool tokenizer_begin(const struct tokenizer *t, struct token_ids *to)
+{
+    return token_ids_add(to, t->before.id, (size_t)t->before.count);
+}
+
 bool tokenizer_encode_with_ends(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to)
 {
     const struct tokenizer *t = e->tokenizer;
-    return token_ids_add(to, t->before.id, (size_t)t->before.count) && tokenizer_encode(e, text, bytes, plain, to) &&
+    return tokenizer_begin(t, to) && tokenizer_encode(e, text, bytes, plain, to) &&
            token_ids_add(to, t->after.id, (size_t)t->after.count);
 }
 

@@ -57,6 +57,9 @@ bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool pl
 /* The same, with the tokens that the file puts before and after a text. */
 bool tokenizer_encode_with_ends(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to);
 
+/* Adds the tokens that the file puts before a text. False with tokens_error(): no memory. */
+bool tokenizer_begin(const struct tokenizer *t, struct token_ids *to);
+
 /* The bytes of a token, which need not be whole characters. NULL: there is no token of this id. Owned by the tokenizer. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *bytes);
 
