@@ -214,8 +214,12 @@ static int take_option(const options_spec *spec, int argc, char **argv, int *at)
         return equals ? options_wrong(spec->program, "%s takes no value", entry->name) : set_value(spec, entry, NULL);
     if (equals)
         return set_value(spec, entry, equals + 1);
-    if (*at >= argc || !strncmp(argv[*at], "--", 2))
-        return options_wrong(spec->program, "%s needs a value", entry->name);
+    if (*at >= argc || !strncmp(argv[*at], "--", 2)) {
+        if (!entry->alone)
+            return options_wrong(spec->program, "%s needs a value", entry->name);
+        *entry->alone = true;
+        return -1;
+    }
     int status = set_value(spec, entry, argv[(*at)++]);
     while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')
         status = set_value(spec, entry, argv[(*at)++]);

@@ -69,6 +69,7 @@ typedef struct options_entry {
     const char *value; /* what help calls the value; NULL: by kind */
     bool optional;     /* of a positional argument: may be left out */
     bool several;      /* of a LIST: takes every argument up to the next option */
+    bool *alone;       /* of a LIST: it may be given without a value, which sets this; NULL: it needs one */
     options_file file;
 } options_entry;
 

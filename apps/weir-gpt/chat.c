@@ -130,9 +130,11 @@ static int turn(struct talk *t, const sample_opts *opts)
     const speaker_ending how = write_reply(t, opts->bytes < 0 ? INT64_MAX : opts->bytes, &text);
     const int caught = interrupt_caught();
     interrupt_forget();
-    if (how == SPEAKER_FAILED)
+    if (how == SPEAKER_FAILED) {
         free(text);
-    if (how == SPEAKER_FAILED || !add_message(t, "assistant", text))
+        return 1;
+    }
+    if (!add_message(t, "assistant", text))
         return 1;
     if (caught && caught != SIGINT)
         return interrupt_status(caught);
