@@ -15,11 +15,15 @@
 
 enum { ROOM = 4096 }; /* tokens, if not said */
 
+struct messages {
+    struct chat_message *message; /* owned, and the contents */
+    size_t count;
+};
+
 struct talk {
     const char *program, *path;
     struct speaker speaker;
-    struct chat_message *message; /* owned, and the contents */
-    size_t count;
+    struct messages *said; /* borrowed */
     struct token_ids ids;
 };
 
@@ -28,14 +32,15 @@ struct talk {
 /* Takes the content over. */
 static bool add_message(struct talk *t, const char *role, char *content)
 {
-    struct chat_message *more = content ? realloc(t->message, (t->count + 1) * sizeof *more) : NULL;
+    struct messages *m = t->said;
+    struct chat_message *more = content ? realloc(m->message, (m->count + 1) * sizeof *more) : NULL;
     if (!more) {
         free(content);
         options_wrong(t->program, "no memory for another message");
         return false;
     }
-    t->message = more;
-    t->message[t->count++] = (struct chat_message){role, content};
+    m->message = more;
+    m->message[m->count++] = (struct chat_message){role, content};
     return true;
 }
 
@@ -120,7 +125,7 @@ static int turn(struct talk *t, const sample_opts *opts)
 {
     char *text = NULL;
     t->ids.count = 0;
-    if (!tokenizer_chat(t->speaker.encoder, t->message, t->count, true, &t->ids, NULL))
+    if (!tokenizer_chat(t->speaker.encoder, t->said->message, t->said->count, true, &t->ids, NULL))
         return options_wrong(t->program, "--chat: %s: %s", t->path, tokens_error());
     if (t->ids.count > (size_t)t->speaker.config.room)
         return wrong_room(t);
@@ -169,7 +174,8 @@ static int check_chats(struct talk *t)
 
 int chat(const char *program, const char *path, const sample_opts *opts)
 {
-    struct talk t = {.program = program, .path = path};
+    struct messages said = {.count = 0};
+    struct talk t = {.program = program, .path = path, .said = &said};
     interrupt_catch(NULL);
     int status = speaker_begin(&t.speaker, program, path, opts);
     if (status < 0)
@@ -178,9 +184,9 @@ int chat(const char *program, const char *path, const sample_opts *opts)
         status = speaker_open(&t.speaker, opts, opts->room ? opts->room : ROOM);
     if (status < 0)
         status = talk(&t, opts);
-    for (size_t i = 0; i < t.count; i++)
-        free((char *)t.message[i].content);
-    free(t.message);
+    for (size_t i = 0; i < said.count; i++)
+        free((char *)said.message[i].content);
+    free(said.message);
     free(t.ids.id);
     speaker_close(&t.speaker);
     return status;
