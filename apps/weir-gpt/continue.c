@@ -2,7 +2,7 @@
 #include "apps/weir-gpt/continue.h"
 
 #include "apps/common/measure.h"
-#include "apps/common/model/llama.h"
+#include "apps/common/model/lm.h"
 #include "apps/common/options.h"
 #include "apps/common/tokens/tokenizer.h"
 #include "apps/common/train/interrupt.h"
@@ -13,7 +13,7 @@
 
 typedef struct continuation {
     const char *program;
-    llama_config config;
+    lm_config config;
     struct tokenizer *tokenizer; /* owned, as what follows */
     weir_plan *plan;
     weir_session *session;
@@ -29,30 +29,30 @@ static bool encode(continuation *c, const char *prompt)
     return ok;
 }
 
-static bool open_session(continuation *c, const char *path)
+static bool open_session(continuation *c)
 {
-    weir_graph *graph = llama_graph(&c->config);
+    weir_graph *graph = lm_graph(&c->config);
     c->plan = weir_compile(graph);
     weir_graph_free(graph);
     c->session = c->plan ? weir_session_open(c->plan, .cluster = {.alone = true}) : NULL;
-    return c->session && !weir_session_load(c->session, path, .parameters = true);
+    return c->session && !lm_load(c->session, &c->config);
 }
 
 static int open_model(continuation *c, const char *path, const sample_opts *opts)
 {
     char why[1024];
-    if (!llama_read(path, &c->config, why, sizeof why))
+    if (!lm_read(path, &c->config, why, sizeof why))
         return options_wrong(c->program, "--model: %s", why);
     c->tokenizer = tokenizer_read(path);
     if (!c->tokenizer || !encode(c, opts->prompt))
         return options_wrong(c->program, "--model: %s", tokens_error());
     if (tokenizer_size(c->tokenizer) > (uint32_t)c->config.vocab)
-        return options_wrong(c->program, "--model: %s: it has more tokens than rows of token_embd.weight", path);
+        return options_wrong(c->program, "--model: %s: its tokenizer has more tokens than the model", path);
     if (c->ids.count > (size_t)c->config.context)
         return options_wrong(c->program, "--prompt: it has %zu tokens, and the model sees at most %d", c->ids.count, c->config.context);
     const size_t wanted = c->ids.count + (size_t)opts->bytes;
     c->config.room = wanted < (size_t)c->config.context ? (int)wanted : c->config.context;
-    return open_session(c, path) ? -1 : options_failed(c->program);
+    return open_session(c) ? -1 : options_failed(c->program);
 }
 
 /* Runs the token at `at`, and returns the next one. */
@@ -60,7 +60,7 @@ static weir_status step(continuation *c, size_t at, uint32_t *next)
 {
     int32_t token = (int32_t)c->ids.id[at], position = (int32_t)at, chosen = 0;
     const weir_array given = {&token, WEIR_I32, {2, {1, 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
-    weir_array got = {&chosen, WEIR_I32, {2, {1, 1}}};
+    weir_array got = {&chosen, WEIR_I32, {1, {1}}};
     weir_status status = weir_session_start(c->session, 1);
     status = status ? status : weir_session_push(c->session, "token", &given, -1);
     status = status ? status : weir_session_push(c->session, "position", &place, -1);
@@ -89,7 +89,7 @@ static weir_status write_tokens(continuation *c, const sample_opts *opts)
         status = step(c, at, &next);
         if (status || at + 1 < prompt)
             continue;
-        if ((int64_t)next == c->config.last || c->ids.count - prompt == (size_t)opts->bytes)
+        if (lm_is_end(&c->config, next) || c->ids.count - prompt == (size_t)opts->bytes)
             break;
         if (!token_ids_add(&c->ids, &next, 1))
             return WEIR_E_MEMORY;
