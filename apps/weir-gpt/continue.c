@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct continuation {
     const char *program;
@@ -38,12 +39,20 @@ static bool open_session(continuation *c)
     return c->session && !lm_load(c->session, &c->config);
 }
 
+/* That of a GGUF file, or of a folder. */
+static struct tokenizer *read_tokenizer(const char *path)
+{
+    char inside[LM_PATH_BYTES];
+    snprintf(inside, sizeof inside, "%s/tokenizer.json", path);
+    return tokenizer_read(access(inside, F_OK) ? path : inside);
+}
+
 static int open_model(continuation *c, const char *path, const sample_opts *opts)
 {
     char why[1024];
     if (!lm_read(path, &c->config, why, sizeof why))
         return options_wrong(c->program, "--model: %s", why);
-    c->tokenizer = tokenizer_read(path);
+    c->tokenizer = read_tokenizer(path);
     if (!c->tokenizer || !encode(c, opts->prompt))
         return options_wrong(c->program, "--model: %s", tokens_error());
     if (tokenizer_size(c->tokenizer) > (uint32_t)c->config.vocab)

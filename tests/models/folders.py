@@ -13,6 +13,9 @@ import shutil
 import sys
 import warnings
 
+import gguf
+import numpy as np
+
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import torch
 from safetensors import safe_open
@@ -25,6 +28,7 @@ SIZES = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key
              max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=32)
+LLAMA31 = LLAMA3 | dict(rope_theta=500000.0, original_max_position_embeddings=8192) # rope_freqs.weight of GGUF files is of these positions
 GPT2 = dict(n_embd=32, n_layer=3, n_head=4, n_positions=64, vocab_size=96, bos_token_id=1, eos_token_id=2, resid_pdrop=0, embd_pdrop=0,
             attn_pdrop=0)
 CONFIGS = {
@@ -32,6 +36,7 @@ CONFIGS = {
     "llama-tied": LlamaConfig(**SIZES | dict(tie_word_embeddings=True, num_key_value_heads=4)),
     "llama-biases": LlamaConfig(**SIZES | dict(attention_bias=True, mlp_bias=True, head_dim=16, hidden_act="gelu")),
     "llama3": LlamaConfig(**SIZES, rope_parameters=LLAMA3),
+    "llama31": LlamaConfig(**SIZES, rope_parameters=LLAMA31),
     "llama-linear": LlamaConfig(**SIZES, rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=4.0)),
     "llama-shards": LlamaConfig(**SIZES),
     "mistral": MistralConfig(**SIZES, sliding_window=7),
@@ -83,18 +88,85 @@ def older(folder):
 
 def make(folder, name, config):
     torch.manual_seed(sum(name.encode()))
-    half = name.endswith("bf16")
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     widen(model)
-    if half:
-        model = model.bfloat16()
-    model.save_pretrained(folder, max_shard_size="20KB" if "shards" in name else "5GB")
-    model = model.float()
+    if name.endswith("bf16"):
+        model.bfloat16().save_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    else:
+        model.save_pretrained(folder, max_shard_size="20KB" if "shards" in name else "5GB")
     tokens = torch.randint(3, 96, (1, TOKENS))
     with torch.no_grad():
         expected = dict(tokens=tokens[0].int(), logits=model(tokens).logits[0].float().contiguous())
     train(model, expected)
     save_file(expected, folder / "expected.safetensors")
+    return model, expected
+
+
+# ---- GGUF ----
+
+PARTS = {"embed_tokens": "token_embd", "wte": "token_embd", "wpe": "position_embd", "norm": "output_norm", "ln_f": "output_norm",
+         "lm_head": "output", "input_layernorm": "attn_norm", "ln_1": "attn_norm", "self_attn.q_proj": "attn_q",
+         "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "attn.c_attn": "attn_qkv", "self_attn.o_proj": "attn_output",
+         "attn.c_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+         "post_attention_layernorm": "ffn_norm", "ln_2": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.c_fc": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.c_proj": "ffn_down"}
+
+
+def called(name):
+    """model.layers.1.self_attn.q_proj.weight is blk.1.attn_q.weight."""
+    parts = name.removeprefix("model.").removeprefix("transformer.").split(".")
+    block = f"blk.{parts[1]}." if parts[0] in ("layers", "h") else ""
+    return block + PARTS[".".join(parts[2 if block else 0:-1])] + "." + parts[-1]
+
+
+def stored(name, value, config):
+    """GGUF turns neighbours of a Llama's heads, so their rows are in another order; and it has every weight as [out, in]."""
+    value = value.detach().numpy()
+    heads = {"q_proj": config.num_attention_heads, "k_proj": getattr(config, "num_key_value_heads", 0)}
+    for part, count in heads.items():
+        if config.model_type in ("llama", "mistral") and part in name:
+            value = value.reshape(count, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
+    conv = config.model_type == "gpt2" and value.ndim == 2 and ".h." in name
+    return np.ascontiguousarray(value.T if conv else value)
+
+
+def write_gguf(path, name, config, model):
+    architecture = {"mistral": "llama"}.get(config.model_type, config.model_type)
+    w = gguf.GGUFWriter(path, architecture)
+    w.add_block_count(config.num_hidden_layers)
+    w.add_embedding_length(config.hidden_size)
+    w.add_head_count(config.num_attention_heads)
+    w.add_context_length(config.max_position_embeddings)
+    w.add_feed_forward_length(getattr(config, "intermediate_size", 4 * config.hidden_size))
+    if architecture == "gpt2":
+        w.add_layer_norm_eps(config.layer_norm_epsilon)
+    else:
+        w.add_head_count_kv(config.num_key_value_heads)
+        w.add_layer_norm_rms_eps(config.rms_norm_eps)
+        w.add_rope_freq_base(config.rope_parameters["rope_theta"])
+        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        w.add_key_length(head)
+        w.add_value_length(head)
+    if name == "llama31":
+        w.add_tensor("rope_freqs.weight", (LLAMA31["rope_theta"] ** (-torch.arange(0, head, 2) / head) /
+                                           model.model.rotary_emb.inv_freq).numpy())
+    for key, value in model.named_parameters():
+        w.add_tensor(called(key), stored(key, value, config))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def make_gguf(folder, name, config, model, expected):
+    folder.mkdir()
+    write_gguf(folder / "model.gguf", name, config, model)
+    renamed = {}
+    for key, value in expected.items():
+        own = key.removeprefix("after:")
+        renamed["after:" + called(own) if own != key else key] = torch.from_numpy(stored(own, value, config)) if own != key else value
+    save_file(renamed, folder / "expected.safetensors")
 
 
 def main():
@@ -102,7 +174,9 @@ def main():
     root = pathlib.Path(sys.argv[1])
     shutil.rmtree(root, ignore_errors=True)
     for name, config in CONFIGS.items():
-        make(root / name, name, config)
+        made = make(root / name, name, config)
+        if name in ("llama", "llama31", "mistral-whole", "qwen2", "qwen3", "gpt2"):
+            make_gguf(root / f"{name}-gguf", name, config, *made)
     for name in ("llama", "llama3", "llama-linear"):
         shutil.copytree(root / name, root / f"{name}-older")
         older(root / f"{name}-older")
