@@ -214,8 +214,13 @@ static int take_option(const options_spec *spec, int argc, char **argv, int *at)
         return equals ? options_wrong(spec->program, "%s takes no value", entry->name) : set_value(spec, entry, NULL);
     if (equals)
         return set_value(spec, entry, equals + 1);
-    if (*at >= argc || !strncmp(argv[*at], "--", 2))
+    if (*at >= argc || !strncmp(argv[*at], "--", 2)) {
+        if (entry->kind == OPTIONS_LIST && entry->optional) {
+            ((options_list *)entry->to)->bare = true;
+            return -1;
+        }
         return options_wrong(spec->program, "%s needs a value", entry->name);
+    }
     int status = set_value(spec, entry, argv[(*at)++]);
     while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')
         status = set_value(spec, entry, argv[(*at)++]);

@@ -2,7 +2,7 @@
 #include "apps/weir-gpt/continue.h"
 
 #include "apps/common/measure.h"
-#include "apps/common/model/lm.h"
+#include "apps/common/model/adapter_lm.h"
 #include "apps/common/options.h"
 #include "apps/common/tokens/tokenizer.h"
 #include "apps/common/train/interrupt.h"
@@ -15,6 +15,8 @@
 typedef struct continuation {
     const char *program;
     lm_config config;
+    adapter adapter;             /* rank 0: there is none */
+    lm_adapter beside;
     struct tokenizer *tokenizer; /* owned, as what follows */
     weir_plan *plan;
     weir_session *session;
@@ -28,6 +30,30 @@ static bool encode(continuation *c, const char *prompt)
     const bool ok = encoder && tokenizer_encode(encoder, prompt, strlen(prompt), false, &c->ids);
     encoder_free(encoder);
     return ok;
+}
+
+static int open_adapter(continuation *c, const char *folder)
+{
+    char why[1024];
+    if (!folder)
+        return -1;
+    if (!adapter_read(folder, &c->adapter, why, sizeof why))
+        return options_wrong(c->program, "--adapter: %s", why);
+    c->beside = (lm_adapter){.adapter = &c->adapter, .config = &c->config, .frozen = true};
+    c->config.adapt = lm_adapter_adapt;
+    c->config.adapt_ctx = &c->beside;
+    return -1;
+}
+
+static int load_adapter(continuation *c, const char *folder)
+{
+    char why[1024];
+    const adapter_files from = {folder, lm_adapter_order, &c->config};
+    if (!folder)
+        return -1;
+    if (!lm_adapter_used(&c->beside, why, sizeof why) || !adapter_load(&from, c->session, c->plan, why, sizeof why))
+        return options_wrong(c->program, "--adapter: %s", why);
+    return -1;
 }
 
 static bool open_session(continuation *c)
@@ -47,11 +73,14 @@ static struct tokenizer *read_tokenizer(const char *path)
     return tokenizer_read(access(inside, F_OK) ? path : inside);
 }
 
-static int open_model(continuation *c, const char *path, const sample_opts *opts)
+static int open_model(continuation *c, const char *path, const char *folder, const sample_opts *opts)
 {
     char why[1024];
     if (!lm_read(path, &c->config, why, sizeof why))
         return options_wrong(c->program, "--model: %s", why);
+    const int status = open_adapter(c, folder);
+    if (status >= 0)
+        return status;
     c->tokenizer = read_tokenizer(path);
     if (!c->tokenizer || !encode(c, opts->prompt))
         return options_wrong(c->program, "--model: %s", tokens_error());
@@ -61,7 +90,7 @@ static int open_model(continuation *c, const char *path, const sample_opts *opts
         return options_wrong(c->program, "--prompt: it has %zu tokens, and the model sees at most %d", c->ids.count, c->config.context);
     const size_t wanted = c->ids.count + (size_t)opts->bytes;
     c->config.room = wanted < (size_t)c->config.context ? (int)wanted : c->config.context;
-    return open_session(c) ? -1 : options_failed(c->program);
+    return open_session(c) ? load_adapter(c, folder) : options_failed(c->program);
 }
 
 /* Runs the token at `at`, and returns the next one. */
@@ -123,11 +152,11 @@ static int write_and_tell(continuation *c, const sample_opts *opts)
     return interrupt_caught() ? interrupt_status(interrupt_caught()) : 0;
 }
 
-int continue_text(const char *program, const char *path, const sample_opts *opts)
+int continue_text(const char *program, const char *path, const char *folder, const sample_opts *opts)
 {
     continuation c = {.program = program};
     interrupt_catch(NULL);
-    int status = open_model(&c, path, opts);
+    int status = open_model(&c, path, folder, opts);
     if (status < 0)
         status = write_and_tell(&c, opts);
     weir_session_close(c.session);

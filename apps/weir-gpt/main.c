@@ -3,6 +3,7 @@
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  *     weir-gpt --tokens 'train_*.bin' --vocab 50257     token ids that another program made
+ *     weir-gpt --model DIR --lora 8 --chat talks.jsonl  a LoRA adapter beside a language model
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  */
 #include "apps/common/model/evaluate.h"
@@ -14,6 +15,7 @@
 #include "apps/common/train/trainer.h"
 #include "apps/weir-gpt/continue.h"
 #include "apps/weir-gpt/corpus.h"
+#include "apps/weir-gpt/finetune.h"
 #include "apps/weir-gpt/sample.h"
 
 static const char program[] = "weir-gpt";
@@ -134,14 +136,36 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     return trainer_end(t, status);
 }
 
+/* Those of a model of bytes where the user gives none. */
+static void set_sizes(gpt_config *c)
+{
+    c->heads += c->heads ? 0 : 4;
+    c->seq += c->seq ? 0 : 128;
+    c->batch += c->batch ? 0 : 16;
+}
+
+/* Options that only mean something beside others. */
+static int check_model(const finetune_opts *o, const corpus_opts *data)
+{
+    const char *alone = o->chat.count ? "--chat" : o->rank ? "--lora" : o->adapter ? "--adapter" : NULL;
+    if (!o->model && alone)
+        return options_wrong(program, "%s needs --model", alone);
+    if (o->model && o->rank && !finetune_trains(o, data))
+        return options_wrong(program, "--lora needs something to train on: --chat, --text or --tokens");
+    if (o->model && data->vocab)
+        return options_wrong(program, "--vocab is not for --model, which has its own");
+    return -1;
+}
+
 static int run_program(int argc, char **argv)
 {
-    gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
+    gpt_config c = {.layers = 4, .dim = 128, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     corpus_opts data = {.vocab = 0};
-    const char *loaded = NULL, *model = NULL;
-    double lr = 2e-3;
+    finetune_opts tune = {.model = NULL};
+    const char *loaded = NULL;
+    double lr = 0;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &data.files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
          .help = "files to train on; default: the project's sources"},
@@ -153,9 +177,9 @@ static int run_program(int argc, char **argv)
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
         {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; must divide --dim [4]"},
-        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that the model sees at once"},
-        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
-        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate"},
+        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes or tokens that the model sees at once [128; of a --model 512]"},
+        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices [16; of a --model 8]"},
+        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate [0.002; of a --model 2e-05, of an adapter 0.0002]"},
         LAYOUT_OPTIONS(c.layout),
         LAYOUT_DEVICE_OPTION(c.device),
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations and compute them again"},
@@ -163,8 +187,7 @@ static int run_program(int argc, char **argv)
         TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
-        {"--model", OPTIONS_TEXT, &model, .value = "FILE.gguf", .file = OPTIONS_READS,
-         .help = "do not train; go on with --prompt by a Llama of a GGUF file, --sample tokens, the likeliest each time"},
+        FINETUNE_OPTIONS(tune),
         {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "sampling temperature; 0: always the likeliest byte"},
@@ -179,14 +202,19 @@ static int run_program(int argc, char **argv)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0 && loaded && data.tokens.count)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
-    if (status < 0 && model)
-        return ranks_first() ? continue_text(program, model, &sample) : 0;
+    if (status < 0)
+        status = check_model(&tune, &data);
+    data.eval_every = t.opts.eval_every;
+    if (status < 0 && tune.model && finetune_trains(&tune, &data))
+        return finetune(&t, &tune, &data, &c, lr, &spec);
+    if (status < 0 && tune.model)
+        return ranks_first() ? continue_text(program, tune.model, tune.adapter, &sample) : 0;
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
-    c.heads += c.heads ? 0 : 4;
+    set_sizes(&c);
+    lr = lr ? lr : 2e-3;
     if (status < 0)
         status = check(&c);
-    data.eval_every = t.opts.eval_every;
     if (status < 0)
         status = corpus_open(&from, &data, &c, &spec);
     if (status < 0) {

@@ -83,8 +83,10 @@ static bool load_part(const adapter_files *from, weir_checkpoint *file, weir_ses
     if (!new_value(p, &value))
         return REFUSE("no memory for %s", p->info.name);
     bool ok = !weir_checkpoint_read(file, t, 0, NULL, &value);
-    if (ok && p->is_b && from->order)
-        from->order(from->ctx, p->module, &value, true);
+    if (ok && p->is_b && from->order && !from->order(from->ctx, p->module, &value, true)) {
+        free(value.data);
+        return REFUSE("no memory for %s", p->info.name);
+    }
     ok = ok && !weir_session_write(session, p->info.name, &value);
     free(value.data);
     return ok || REFUSE("%s", weir_error());
@@ -143,8 +145,8 @@ static bool read_values(const adapter_files *to, weir_session *session, const we
         all->count++;
         if (weir_session_read(session, p.info.name, value))
             return REFUSE("%s", weir_error());
-        if (p.is_b && to->order)
-            to->order(to->ctx, p.module, value, false);
+        if (p.is_b && to->order && !to->order(to->ctx, p.module, value, false))
+            return REFUSE("no memory for %s", p.info.name);
         const weir_checkpoint_value tensor = {.name = p.info.name, .kind = WEIR_PARAMETER, .slots = 1, .value = *value};
         if (writer && weir_checkpoint_add(writer, &tensor))
             return REFUSE("%s", weir_error());

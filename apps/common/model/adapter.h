@@ -44,8 +44,9 @@ bool adapter_matches(const adapter *a, const char *module);
  * of an adapter's. */
 bool adapter_module(const char *parameter, char module[ADAPTER_NAME_BYTES], bool *is_b);
 
-/* Changes the order of a B's rows on their way to a file (`reading` false) or from it: `value` is f32 [out, rank]. */
-typedef void (*adapter_order_fn)(void *ctx, const char *module, weir_array *value, bool reading);
+/* Changes the order of a B's rows on their way to a file (`reading` false) or from it: `value` is f32 [out, rank]. False:
+ * no memory. */
+typedef bool (*adapter_order_fn)(void *ctx, const char *module, weir_array *value, bool reading);
 
 typedef struct adapter_files {
     const char *folder;
