@@ -1,4 +1,4 @@
-/* apps/weir-gpt/continue.h: goes on with a text by a Llama from a GGUF file, token by token. */
+/* apps/weir-gpt/continue.h: goes on with a text by a language model of a GGUF file or a folder, token by token. */
 #ifndef APPS_WEIR_GPT_CONTINUE_H
 #define APPS_WEIR_GPT_CONTINUE_H
 

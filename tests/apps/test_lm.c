@@ -4,7 +4,6 @@
 #include "tests/support/lm_case.h"
 #include "tests/support/lm_reference.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <string.h>
 
@@ -154,4 +153,80 @@ Test(lm, training_starts_at_the_loss_of_the_model_in_double)
         weir_session_close(s);
         weir_plan_free(plan);
     }
+}
+
+/* Losses of some steps in a layout; rows of all micro-batches are pushed one after the other. */
+static void losses_of(const lm_config *c, layout l, const int32_t *labels, double loss[3])
+{
+    const lm_training t = {.batch = ROWS, .seq = COLUMNS, .layout = l, .optimizer = weir_sgd(.lr = 0.05)};
+    weir_plan *plan;
+    weir_session *s = open_training(c, &t, &plan);
+    for (int step = 0; step < 3; step++) {
+        double count;
+        loss[step] = train_step(s, text, labels, ROWS, COLUMNS, &count) / count;
+    }
+    weir_session_close(s);
+    weir_plan_free(plan);
+}
+
+Test(lm, every_layout_trains_alike)
+{
+    static const layout layouts[] = {{.dp = 2}, {.tp = 2}, {.pp = 2}, {.dp = 2, .pp = 2, .zero = true}};
+    int32_t labels[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        labels[i] = i == 3 ? LM_IGNORED : text[(i + 1) % STEPS];
+    for (int i = 0; i < lm_case_count; i++) {
+        double alone[3], apart[3];
+        char why[1024] = "";
+        lm_config c;
+        cr_assert(lm_read(lm_case_make(&lm_cases[i]), &c, why, sizeof why), "%s", why);
+        losses_of(&c, (layout){0}, labels, alone);
+        for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+            losses_of(&c, layouts[l], labels, apart);
+            for (int step = 0; step < 3; step++)
+                cr_expect_float_eq(apart[step], alone[step], 1e-5, "%s, layout %zu, step %d: %g, not %g", lm_cases[i].name, l, step,
+                                   apart[step], alone[step]);
+        }
+    }
+}
+
+/* Adds a trained bias of zeros to each product that it is asked for, and counts these. */
+static weir_tensor *add_bias(void *ctx, weir_tensor *x, weir_tensor *base, const lm_product *of)
+{
+    char name[LM_NAME_BYTES];
+    ++*(int *)ctx;
+    cr_assert(of->block < 2 && (of->block >= 0) == (of->part >= LM_BLOCK_PARTS) && weir_tensor_graph(x) == weir_tensor_graph(base));
+    snprintf(name, sizeof name, "%s.added", of->name);
+    const weir_type type = weir_tensor_type(base);
+    return weir_add(base, weir_param(weir_tensor_graph(x), WEIR_F32, {type.shape.dim[type.shape.rank - 1]}, .name = name));
+}
+
+Test(lm, an_adapter_trains_beside_frozen_parameters)
+{
+    const struct lm_case *of = lm_case_named("llama");
+    int32_t labels[ROWS * COLUMNS];
+    int asked = 0;
+    float before[8 * 8], after[8 * 8], added[8];
+    char why[1024] = "";
+    double count, first;
+    lm_config c;
+    weir_plan *plan;
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        labels[i] = text[(i + 1) % STEPS];
+    cr_assert(lm_read(lm_case_make(of), &c, why, sizeof why), "%s", why);
+    c.adapt = add_bias, c.adapt_ctx = &asked;
+    const lm_training t = {.batch = ROWS, .seq = COLUMNS, .frozen = true, .optimizer = weir_sgd(.lr = 0.05)};
+    weir_session *s = open_training(&c, &t, &plan);
+    weir_array value = {before, WEIR_F32, {2, {8, 8}}}, later = {after, WEIR_F32, {2, {8, 8}}}, bias = {added, WEIR_F32, {1, {8}}};
+    cr_expect_eq(asked, 2 * 7 + 1);
+    cr_assert_eq(weir_session_read(s, "model.layers.1.self_attn.q_proj.weight", &value), WEIR_OK, "%s", weir_error());
+    first = train_step(s, text, labels, ROWS, COLUMNS, &count);
+    cr_expect_float_eq(first, reference_loss(&of->c, text, labels, &count), 1e-4);
+    cr_expect_lt(train_step(s, text, labels, ROWS, COLUMNS, &count), first);
+    cr_assert_eq(weir_session_read(s, "model.layers.1.self_attn.q_proj.weight", &later), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_read(s, "model.layers.1.self_attn.q_proj.added", &bias), WEIR_OK, "%s", weir_error());
+    cr_expect(!memcmp(before, after, sizeof before));
+    cr_expect_neq(added[0], 0);
+    weir_session_close(s);
+    weir_plan_free(plan);
 }

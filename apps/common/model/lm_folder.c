@@ -278,16 +278,21 @@ static bool take_generation(const char *folder, lm_config *c, const struct lm_wh
     return !m.wrong;
 }
 
+bool lm_read_config(lm_config *c, const struct lm_why *why)
+{
+    json_t *json = lm_json_read(why);
+    struct lm_members m = {.json = json, .why = why, .wrong = !json};
+    if (json)
+        take_model(&m, c);
+    json_decref(json);
+    return !m.wrong && lm_sizes_fit(c, why);
+}
+
 bool lm_read_folder(const char *folder, lm_config *c, struct lm_why *why)
 {
     char path[LM_PATH_BYTES];
     const struct lm_why of_config = {path, why->text, why->bytes};
     if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path)
         return lm_wrong(why, "is too long a path");
-    json_t *json = lm_json_read(&of_config);
-    struct lm_members m = {.json = json, .why = &of_config, .wrong = !json};
-    if (json)
-        take_model(&m, c);
-    json_decref(json);
-    return !m.wrong && lm_sizes_fit(c, &of_config) && take_generation(folder, c, why) && find_weights(folder, c, why);
+    return lm_read_config(c, &of_config) && take_generation(folder, c, why) && find_weights(folder, c, why);
 }

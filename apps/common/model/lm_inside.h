@@ -24,6 +24,7 @@ bool lm_wrong(const struct lm_why *why, const char *format, ...) __attribute__((
 enum { LM_NAMES_LLAMA, LM_NAMES_GPT2, LM_NAMES_GGUF };
 
 bool lm_read_folder(const char *folder, lm_config *c, struct lm_why *why);
+bool lm_read_config(lm_config *c, const struct lm_why *why); /* of why->path, a config.json */
 bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why);
 
 /* Compares c->weights with the config: every tensor is there in its shape, and none besides. Finds c->prefix. */
