@@ -37,7 +37,7 @@ LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
 # Suites are many, and each has the library in it: they are linked by a faster linker, where there is one.
 FAST_LD  ?= $(if $(findstring -flto,$(OPT) $(CFLAGS) $(LDFLAGS))$(findstring -fuse-ld,$(LDFLAGS)),,$(patsubst %,-fuse-ld=%,$(firstword $(foreach l,lld gold,$(if $(shell command -v ld.$(l)),$(l))))))
 LIBS     := -lzmq -lcrypto -lmsgpackc -ljansson -lm -ldl
-APP_LIBS := -lpcre2-8#   of apps/common: programs and suites take it, and the library does not
+APP_LIBS := -lpcre2-8 -lutf8proc#   of apps/common: programs and suites take it, and the library does not
 
 # As many jobs as processors, unless -j says otherwise. V=1 shows the commands.
 MAKEFLAGS += -j$(shell nproc) --no-builtin-rules
@@ -92,7 +92,7 @@ PROGRAMS   := $(APPS:%=$(BIN)/%) $(EXAMPLES) $(OWN_OP)
 # ---- packages ----
 
 FOR      ?= $(MAKECMDGOALS)#         goals; `make deps FOR="test net"` installs what these need
-PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libpcre2-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
+PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libucx-dev libcriterion-dev libopenblas-dev libdnnl-dev graphviz \
             $(if $(filter test,$(FOR)),g++ cmake locales pkg-config python3-numpy) \
             $(if $(filter test onnx,$(FOR)),libonnx-testdata) \
             $(if $(filter check,$(FOR)),g++ clang clang-tidy) \

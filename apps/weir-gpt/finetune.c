@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char program[] = "weir-gpt";
 enum { SEQ_DEFAULT = 512, BATCH_DEFAULT = 8 };
@@ -63,19 +62,9 @@ static int check_sizes(const tuning *f)
     return status < 0 ? layout_check(program, &t->layout, t->batch, f->config.layers) : status;
 }
 
-/* A folder of Hugging Face has the tokenizer in a file of its own. */
-static struct tokenizer *read_tokenizer(const char *model)
-{
-    char path[LM_PATH_BYTES + 16];
-    struct stat found;
-    const bool folder = !stat(model, &found) && S_ISDIR(found.st_mode);
-    snprintf(path, sizeof path, "%s%s", model, folder ? "/tokenizer.json" : "");
-    return tokenizer_read(path);
-}
-
 static int open_tokenizer(tuning *f)
 {
-    f->tokenizer = read_tokenizer(f->o->model);
+    f->tokenizer = tokenizer_read(f->o->model);
     f->encoder = f->tokenizer ? encoder_new(f->tokenizer) : NULL;
     if (!f->encoder)
         return options_wrong(program, "--model: %s", f->tokenizer ? "out of memory" : tokens_error());

@@ -152,7 +152,7 @@ Test(tokenizer, damaged_files_get_a_sentence)
     refuses_with("\"!\":2,", "\"!\":4194304,", "is not a number from 0 to 4194303");
     refuses_with("\"id\":1,", "\"id\":2,", "has the id 2, but 1 in the model");
     refuses_with(PRE, SPLIT("(a"), "is not valid: missing closing parenthesis");
-    refuses("head -c 7000 " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "t.gguf: ends within its metadata");
+    refuses("head -c 7000 " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "t.gguf: is cut short, or damaged: tokenizer.ggml.token_type would end behind");
     refuses("sed s/smollm/snorkl/ " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2,
             "tokenizer.ggml.pre is \"snorkl\"");
     refuses("head -c 200000000 /dev/zero >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "more than 128 MiB");

@@ -7,10 +7,9 @@
  * looked for. */
 #include "apps/common/model/lm_inside.h"
 
-#include "apps/common/tokens/gguf.h"
-#include "apps/common/tokens/tokenizer.h"
+#include "graph/base/gguf.h"
+#include "graph/base/reading.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +37,7 @@ static bool take_number(struct gguf *g, const struct gguf_value *value, const st
     if (value->array || !gguf_begin(g, value))
         return false;
     if (n->real)
-        return value->type == GGUF_F32 && fread(&real, sizeof real, 1, g->file) == 1 && isfinite(real) && (*n->real = (double)real) > 0;
+        return value->type == GGUF_F32 && gguf_next_f32(g, &real) && isfinite(real) && (*n->real = (double)real) > 0;
     if ((value->type != GGUF_U32 && value->type != GGUF_I32) || !gguf_next_u32(g, &whole) || whole > LM_SIZE_MAX || (int)whole < n->least)
         return false;
     *n->to = (int)whole;
@@ -54,7 +53,7 @@ static bool take_numbers(struct gguf *g, const char *architecture, const struct 
         wanted[i].key = key[i];
     }
     if (!gguf_find(g, wanted, count))
-        return lm_wrong(why, "%s", tokens_error());
+        return lm_wrong(why, "%s", g->why);
     for (int i = 0; i < count; i++)
         if (wanted[i].present ? !take_number(g, &wanted[i], &numbers[i]) : !numbers[i].optional)
             return lm_wrong(why, "its metadata has no right value of %s", key[i]);
@@ -102,7 +101,7 @@ static bool take_text(struct gguf *g, const char *architecture, const char *key,
     snprintf(full, sizeof full, "%s%s", architecture, key);
     struct gguf_value value = {.key = full};
     if (!gguf_find(g, &value, 1))
-        return lm_wrong(why, "%s", tokens_error());
+        return lm_wrong(why, "%s", g->why);
     *text = '\0';
     if (!value.present)
         return true;
@@ -216,17 +215,19 @@ static bool take_frequencies(lm_config *c, weir_checkpoint *file, const struct l
 
 bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why)
 {
-    struct gguf g = {.file = fopen(path, "rb")};
+    struct gguf g;
+    const char *fault;
+    const int fd = reading_open(path, &fault);
     struct said s = {.end = -1, .turn_end = -1};
     const struct architecture *a = NULL;
-    if (!g.file)
-        return lm_wrong(why, "cannot be read: %s", strerror(errno));
+    if (fd < 0)
+        return lm_wrong(why, "cannot be read: %s", fault);
     snprintf(c->weights, sizeof c->weights, "%s", path);
     c->names = LM_NAMES_GGUF;
-    bool ok = take_architecture(&g, c, &a, why) && take_sizes(&g, a, c, &s, why) &&
+    bool ok = (gguf_open(&g, fd) || lm_wrong(why, "%s", g.why)) && take_architecture(&g, c, &a, why) && take_sizes(&g, a, c, &s, why) &&
               take_text(&g, a->name, ".rope.scaling.type", s.scaling, sizeof s.scaling, why);
-    fclose(g.file);
-    free(g.text);
+    gguf_close(&g);
+    close(fd);
     weir_checkpoint *file = ok ? weir_checkpoint_open(path) : NULL;
     if (ok && !file)
         snprintf(why->text, why->bytes, "%s", weir_error());
