@@ -75,7 +75,7 @@ static const char *value_name(const options_entry *entry)
 
 static void print_default(const options_entry *entry)
 {
-    if (entry->kind == OPTIONS_INT && *(int *)entry->to > 0)
+    if (entry->kind == OPTIONS_INT && *(int *)entry->to)
         printf(" [%d]", *(int *)entry->to);
     else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0 && !isnan(*(double *)entry->to))
         printf(" [%g]", *(double *)entry->to);
@@ -215,10 +215,11 @@ static int take_option(const options_spec *spec, int argc, char **argv, int *at)
     if (equals)
         return set_value(spec, entry, equals + 1);
     if (*at >= argc || !strncmp(argv[*at], "--", 2)) {
-        if (!entry->alone)
-            return options_wrong(spec->program, "%s needs a value", entry->name);
-        *entry->alone = true;
-        return -1;
+        if (entry->kind == OPTIONS_LIST && entry->optional) {
+            ((options_list *)entry->to)->bare = true;
+            return -1;
+        }
+        return options_wrong(spec->program, "%s needs a value", entry->name);
     }
     int status = set_value(spec, entry, argv[(*at)++]);
     while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')

@@ -3,6 +3,7 @@
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  *     weir-gpt --tokens 'train_*.bin' --vocab 50257     token ids that another program made
+ *     weir-gpt --model DIR --lora 8 --chat talks.jsonl  a LoRA adapter beside a language model
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  *     weir-gpt --model smollm2.gguf --chat              no training: a conversation with a language model
  */
@@ -16,6 +17,7 @@
 #include "apps/weir-gpt/chat.h"
 #include "apps/weir-gpt/continue.h"
 #include "apps/weir-gpt/corpus.h"
+#include "apps/weir-gpt/finetune.h"
 #include "apps/weir-gpt/sample.h"
 
 static const char program[] = "weir-gpt";
@@ -136,11 +138,13 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     return trainer_end(t, status);
 }
 
-static int check_sample(sample_opts *o, const char *model)
+static int check_sample(sample_opts *o, const finetune_opts *tune)
 {
     if (!*o->prompt)
         return options_wrong(program, "--prompt must not be empty");
-    if (!model && (o->chat || o->stop.count || o->f32_activations))
+    o->chat = tune->chat.bare;
+    o->adapter = tune->adapter;
+    if (!tune->model && (o->chat || o->stop.count || o->f32_activations))
         return options_wrong(program, "%s needs --model", o->chat ? "--chat" : o->stop.count ? "--stop" : "--f32-activations");
     if (!o->chat && (o->system || o->room))
         return options_wrong(program, "%s needs --chat", o->system ? "--system" : "--room");
@@ -149,14 +153,36 @@ static int check_sample(sample_opts *o, const char *model)
     return -1;
 }
 
+/* Those of a model of bytes where the user gives none. */
+static void set_sizes(gpt_config *c)
+{
+    c->heads += c->heads ? 0 : 4;
+    c->seq += c->seq ? 0 : 128;
+    c->batch += c->batch ? 0 : 16;
+}
+
+/* Options that only mean something beside others. */
+static int check_model(const finetune_opts *o, const corpus_opts *data)
+{
+    const char *alone = o->chat.count ? "--chat" : o->rank ? "--lora" : o->adapter ? "--adapter" : NULL;
+    if (!o->model && alone)
+        return options_wrong(program, "%s needs --model", alone);
+    if (o->model && o->rank && !finetune_trains(o, data))
+        return options_wrong(program, "--lora needs something to train on: --chat, --text or --tokens");
+    if (o->model && data->vocab)
+        return options_wrong(program, "--vocab is not for --model, which has its own");
+    return -1;
+}
+
 static int run_program(int argc, char **argv)
 {
-    gpt_config c = {.layers = 4, .dim = 128, .seq = 128, .batch = 16, .layout = {1, 1, 1, 1, false}};
+    gpt_config c = {.layers = 4, .dim = 128, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = SAMPLE_DEFAULTS;
     corpus_opts data = {.vocab = 0};
-    const char *loaded = NULL, *model = NULL;
-    double lr = 2e-3;
+    finetune_opts tune = {.model = NULL};
+    const char *loaded = NULL;
+    double lr = 0;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &data.files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
          .help = "files to train on; default: the project's sources"},
@@ -168,9 +194,9 @@ static int run_program(int argc, char **argv)
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
         {"--dim", OPTIONS_INT, &c.dim, .min = 1, .max = 65536, .help = "width"},
         {"--heads", OPTIONS_INT, &c.heads, .min = 1, .max = 1024, .help = "attention heads; must divide --dim [4]"},
-        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes that the model sees at once"},
-        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices"},
-        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate"},
+        {"--seq", OPTIONS_INT, &c.seq, .min = 1, .max = 65536, .help = "bytes or tokens that the model sees at once [128; of a --model 512]"},
+        {"--batch", OPTIONS_INT, &c.batch, .min = 1, .max = 1e6, .help = "rows per step, over all devices [16; of a --model 8]"},
+        {"--lr", OPTIONS_REAL, &lr, .min = 1e-9, .max = 100, .help = "peak learning rate [0.002; of a --model 2e-05, of an adapter 0.0002]"},
         LAYOUT_OPTIONS(c.layout),
         LAYOUT_DEVICE_OPTION(c.device),
         {"--recompute", OPTIONS_FLAG, &c.recompute, .help = "keep fewer activations and compute them again"},
@@ -178,8 +204,7 @@ static int run_program(int argc, char **argv)
         TRAINER_EVAL_OPTION(t.opts, "evaluations on held-out text"),
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
-        {"--model", OPTIONS_TEXT, &model, .value = "PATH", .file = OPTIONS_READS,
-         .help = "do not train; go on with --prompt, or --chat, by a language model: a GGUF file, or a folder of Hugging Face"},
+        FINETUNE_OPTIONS(tune),
         SAMPLE_OPTIONS(sample),
         {.name = NULL},
     };
@@ -188,17 +213,22 @@ static int run_program(int argc, char **argv)
     corpus from = {.tokens = NULL};
     sample.sampler.seed = t.opts.seed;
     if (status < 0)
-        status = check_sample(&sample, model);
+        status = check_sample(&sample, &tune);
     if (status < 0 && loaded && data.tokens.count)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
-    if (status < 0 && model)
-        return !ranks_first() ? 0 : sample.chat ? chat(program, model, &sample) : continue_text(program, model, &sample);
+    if (status < 0)
+        status = check_model(&tune, &data);
+    data.eval_every = t.opts.eval_every;
+    if (status < 0 && tune.model && finetune_trains(&tune, &data))
+        return finetune(&t, &tune, &data, &c, lr, &spec);
+    if (status < 0 && tune.model)
+        return !ranks_first() ? 0 : sample.chat ? chat(program, tune.model, &sample) : continue_text(program, tune.model, &sample);
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
-    c.heads += c.heads ? 0 : 4;
+    set_sizes(&c);
+    lr = lr ? lr : 2e-3;
     if (status < 0)
         status = check(&c);
-    data.eval_every = t.opts.eval_every;
     if (status < 0)
         status = corpus_open(&from, &data, &c, &spec);
     if (status < 0) {

@@ -11,6 +11,7 @@ typedef struct sample_opts {
     sampler_opts sampler;
     /* with --model: */
     options_list stop;    /* texts at which writing ends */
+    const char *adapter;  /* the folder of a LoRA adapter; NULL: none */
     bool chat;
     const char *system;   /* how the chat's model is to behave; NULL: not said */
     int room;             /* tokens of a chat; 0: not said */
@@ -38,7 +39,6 @@ enum { SAMPLE_BYTES = 300 }; /* if not said */
     {"--repeat-penalty", OPTIONS_REAL, &(o).sampler.repeat_penalty, .min = 0.01, .max = 100,                                           \
      .help = "make the last 64 less likely: divide their logits by this, or multiply those below 0"},                                  \
     {"--stop", OPTIONS_LIST, &(o).stop, .help = "with --model: end at this text, which is not written; may be repeated"},              \
-    {"--chat", OPTIONS_FLAG, &(o).chat, .help = "with --model: read messages, a line each, and write replies"},                        \
     {"--system", OPTIONS_TEXT, &(o).system, .help = "with --chat: how the model is to behave"},                                        \
     {"--room", OPTIONS_INT, &(o).room, .min = 1, .max = 1e7, .help = "with --chat: tokens of the conversation [4096]"},                \
     {"--f32-activations", OPTIONS_FLAG, &(o).f32_activations, .help = "with --model: keep keys and values in f32, not bf16"}

@@ -46,6 +46,30 @@ int speaker_begin(struct speaker *s, const char *program, const char *path, cons
     return -1;
 }
 
+static int open_adapter(struct speaker *s, const char *folder)
+{
+    char why[1024];
+    if (!folder)
+        return -1;
+    if (!adapter_read(folder, &s->adapter, why, sizeof why))
+        return options_wrong(s->program, "--adapter: %s", why);
+    s->beside = (lm_adapter){.adapter = &s->adapter, .config = &s->config, .frozen = true};
+    s->config.adapt = lm_adapter_adapt;
+    s->config.adapt_ctx = &s->beside;
+    return -1;
+}
+
+static int load_adapter(struct speaker *s, const char *folder)
+{
+    char why[1024];
+    const adapter_files from = {folder, lm_adapter_order, &s->config};
+    if (!folder)
+        return -1;
+    if (!lm_adapter_used(&s->beside, why, sizeof why) || !adapter_load(&from, s->session, s->plan, why, sizeof why))
+        return options_wrong(s->program, "--adapter: %s", why);
+    return -1;
+}
+
 int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room)
 {
     lm_config *c = &s->config;
@@ -53,6 +77,9 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room)
     c->chunk = c->room < CHUNK ? 0 : CHUNK;
     c->logits = true;
     c->kept = opts->f32_activations ? WEIR_F32 : WEIR_BF16;
+    const int status = open_adapter(s, opts->adapter);
+    if (status >= 0)
+        return status;
     s->sampler = sampler_new(&opts->sampler, c->vocab);
     s->logits = malloc((size_t)c->vocab * sizeof *s->logits);
     if (!s->sampler || !s->logits)
@@ -61,7 +88,7 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room)
     s->plan = weir_compile(graph);
     weir_graph_free(graph);
     s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = true}) : NULL;
-    return s->session && !lm_load(s->session, c) ? -1 : options_failed(s->program);
+    return s->session && !lm_load(s->session, c) ? load_adapter(s, opts->adapter) : options_failed(s->program);
 }
 
 void speaker_close(struct speaker *s)

@@ -18,7 +18,7 @@
 #ifndef APPS_WEIR_GPT_SPEAKER_H
 #define APPS_WEIR_GPT_SPEAKER_H
 
-#include "apps/common/model/lm.h"
+#include "apps/common/model/adapter_lm.h"
 #include "apps/common/model/sampler.h"
 #include "apps/common/model/stops.h"
 #include "apps/common/tokens/tokenizer.h"
@@ -27,6 +27,8 @@
 struct speaker {
     const char *program;
     lm_config config;
+    adapter adapter;             /* rank 0: there is none */
+    lm_adapter beside;
     struct tokenizer *tokenizer; /* owned, as what follows */
     struct encoder *encoder;
     struct decoder decoder;

@@ -35,31 +35,6 @@ static void fails(const char *command, int status, const char *says)
     cr_expect(!strstr(output, "apps/common/") && !strstr(output, "apps/weir"), "%s: %s", command, output);
 }
 
-static int parse_talk(options_list *list, bool *alone, int argc, char **argv)
-{
-    const options_entry table[] = {
-        {"--talk", OPTIONS_LIST, list, .several = true, .alone = alone, .help = "files, or none"},
-        {"--other", OPTIONS_FLAG, &(bool){false}, .help = "another"},
-        {.name = NULL},
-    };
-    return options_parse(&(options_spec){"demo", "talks", table}, argc, argv);
-}
-
-Test(options, a_list_may_be_given_alone)
-{
-    options_list list = {.count = 0};
-    bool alone = false;
-    cr_expect_eq(parse_talk(&list, &alone, 4, (char *[]){"demo", "--talk", "a", "b"}), -1);
-    cr_expect(list.count == 2 && !alone);
-    list.count = 0;
-    cr_expect_eq(parse_talk(&list, &alone, 3, (char *[]){"demo", "--talk", "--other"}), -1);
-    cr_expect(list.count == 0 && alone);
-    alone = false;
-    cr_expect_eq(parse_talk(&list, &alone, 2, (char *[]){"demo", "--talk"}), -1);
-    cr_expect(alone);
-    cr_expect_eq(parse_talk(&list, NULL, 2, (char *[]){"demo", "--talk"}), OPTIONS_WRONG);
-}
-
 #define GPT APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 16 --batch 4 --text README.md --sample 0 "
 
 Test(options, errors_of_the_command_name_no_source_of_its_own)

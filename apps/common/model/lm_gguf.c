@@ -216,17 +216,16 @@ static bool take_frequencies(lm_config *c, weir_checkpoint *file, const struct l
 bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why)
 {
     struct gguf g;
-    struct said s = {.end = -1, .turn_end = -1};
-    const struct architecture *a = NULL;
     const char *fault;
     const int fd = reading_open(path, &fault);
+    struct said s = {.end = -1, .turn_end = -1};
+    const struct architecture *a = NULL;
     if (fd < 0)
         return lm_wrong(why, "cannot be read: %s", fault);
     snprintf(c->weights, sizeof c->weights, "%s", path);
     c->names = LM_NAMES_GGUF;
-    bool ok = gguf_open(&g, fd) || lm_wrong(why, "%s", g.why);
-    ok = ok && take_architecture(&g, c, &a, why) && take_sizes(&g, a, c, &s, why) &&
-         take_text(&g, a->name, ".rope.scaling.type", s.scaling, sizeof s.scaling, why);
+    bool ok = (gguf_open(&g, fd) || lm_wrong(why, "%s", g.why)) && take_architecture(&g, c, &a, why) && take_sizes(&g, a, c, &s, why) &&
+              take_text(&g, a->name, ".rope.scaling.type", s.scaling, sizeof s.scaling, why);
     gguf_close(&g);
     close(fd);
     weir_checkpoint *file = ok ? weir_checkpoint_open(path) : NULL;

@@ -30,7 +30,7 @@ static bool named(const char *folder, const char *name, bool ok)
     return tokens_failed("%s/%s: %.800s", folder, name, told);
 }
 
-static bool read_json(const char *folder, const char *name, json_t **json)
+static bool read_json(const char *folder, const char *name, bool long_numbers, json_t **json)
 {
     FILE *file;
     *json = NULL;
@@ -38,7 +38,7 @@ static bool read_json(const char *folder, const char *name, json_t **json)
         return false;
     if (!file)
         return true;
-    *json = tokens_read_json(file);
+    *json = tokens_read_json(file, long_numbers);
     fclose(file);
     return *json;
 }
@@ -116,8 +116,8 @@ bool tokenizer_configure(struct tokenizer *t, const char *folder)
 {
     static const char config_name[] = "tokenizer_config.json", generation_name[] = "generation_config.json", jinja_name[] = "chat_template.jinja";
     json_t *config, *generation = NULL;
-    const bool ok = named(folder, config_name, read_json(folder, config_name, &config) && take_config(t, config)) &&
-                    named(folder, generation_name, read_json(folder, generation_name, &generation) && take_generation(t, generation)) &&
+    const bool ok = named(folder, config_name, read_json(folder, config_name, true, &config) && take_config(t, config)) &&
+                    named(folder, generation_name, read_json(folder, generation_name, false, &generation) && take_generation(t, generation)) &&
                     named(folder, jinja_name, take_jinja(t, folder, jinja_name));
     json_decref(config);
     json_decref(generation);

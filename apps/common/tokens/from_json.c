@@ -177,7 +177,7 @@ static bool take(struct tokenizer *t, const json_t *json)
 
 bool tokenizer_from_json(struct tokenizer *t, FILE *file)
 {
-    json_t *json = tokens_read_json(file);
+    json_t *json = tokens_read_json(file, false);
     const bool tekken = json_is_array(json_object_get(json, "vocab")) && json_is_object(json_object_get(json, "config"));
     const bool ok = json && (tekken ? tokenizer_from_tekken(t, json) : take(t, json));
     json_decref(json);

@@ -38,14 +38,14 @@ static bool has_few_values(const char *text, size_t bytes)
     return values <= VALUES_MAX || tokens_failed("has some %zu values; at most %d are read", values, VALUES_MAX);
 }
 
-json_t *tokens_read_json(FILE *file)
+json_t *tokens_read_json(FILE *file, bool long_numbers)
 {
     size_t bytes;
     json_error_t error;
     json_t *json = NULL;
     char *text = tokens_read_all(file, &bytes);
     if (text && has_few_values(text, bytes)) {
-        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | (long_numbers ? JSON_DECODE_INT_AS_REAL : 0), &error);
         if (!json)
             tokens_failed("line %d: is not JSON: %s", error.line, error.text);
     }

@@ -13,8 +13,9 @@
 /* The whole file, and a zero byte; free() it. NULL with tokens_error(): it cannot be read, or is too large. */
 char *tokens_read_all(FILE *file, size_t *bytes);
 
-/* The value; json_decref() it. NULL with tokens_error(). */
-json_t *tokens_read_json(FILE *file);
+/* The value; json_decref() it. `long_numbers`: all numbers are read as reals, so a whole one may have any length, such as the
+ * model_max_length that transformers writes. NULL with tokens_error(). */
+json_t *tokens_read_json(FILE *file, bool long_numbers);
 
 /* The text of a member; "": it is not there, no text, or has a zero byte. */
 const char *json_text(const json_t *object, const char *key);
