@@ -75,7 +75,7 @@ static const char *value_name(const options_entry *entry)
 
 static void print_default(const options_entry *entry)
 {
-    if (entry->kind == OPTIONS_INT && *(int *)entry->to)
+    if (entry->kind == OPTIONS_INT && *(int *)entry->to > 0)
         printf(" [%d]", *(int *)entry->to);
     else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0 && !isnan(*(double *)entry->to))
         printf(" [%g]", *(double *)entry->to);
