@@ -115,8 +115,8 @@ static speaker_ending write_reply(struct talk *t, int64_t most, char **text)
 
 static int wrong_room(const struct talk *t)
 {
-    fprintf(stderr, "%s: the conversation has filled its room of %d tokens and ends here; --room makes more, up to the model's %d\n", t->program,
-            t->speaker.config.room, t->speaker.config.context);
+    fprintf(stderr, "%s: the conversation has filled its room of %zu tokens and ends here; --room makes more, up to the model's %d\n", t->program,
+            t->speaker.room, t->speaker.config.context);
     return 0;
 }
 
@@ -127,7 +127,7 @@ static int turn(struct talk *t, const sample_opts *opts)
     t->ids.count = 0;
     if (!tokenizer_chat(t->speaker.encoder, t->said->message, t->said->count, true, &t->ids, NULL))
         return options_wrong(t->program, "--chat: %s: %s", t->path, tokens_error());
-    if (t->ids.count > (size_t)t->speaker.config.room)
+    if (t->ids.count > t->speaker.room)
         return wrong_room(t);
     if (!speaker_become(&t->speaker, &t->ids))
         return options_wrong(t->program, "%s", tokens_error());
@@ -181,7 +181,7 @@ int chat(const char *program, const char *path, const sample_opts *opts)
     if (status < 0)
         status = check_chats(&t);
     if (status < 0)
-        status = speaker_open(&t.speaker, opts, opts->room ? opts->room : ROOM);
+        status = speaker_open(&t.speaker, opts, opts->room ? opts->room : ROOM, ROOM);
     if (status < 0)
         status = talk(&t, opts);
     for (size_t i = 0; i < said.count; i++)

@@ -39,7 +39,7 @@ static int open_model(struct speaker *s, const char *program, const char *path, 
         return options_wrong(program, "--prompt: it has no tokens");
     if (ids->count > (size_t)s->config.context)
         return options_wrong(program, "--prompt: it has %zu tokens, and the model sees at most %d", ids->count, s->config.context);
-    return speaker_open(s, opts, (int64_t)ids->count + opts->bytes);
+    return speaker_open(s, opts, (int64_t)ids->count + opts->bytes, (int64_t)ids->count);
 }
 
 int continue_text(const char *program, const char *path, const sample_opts *opts)

@@ -70,11 +70,20 @@ static int load_adapter(struct speaker *s, const char *folder)
     return -1;
 }
 
-int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room)
+/* The room that is asked for, and so much more that its last tokens can be a chunk. */
+static void set_room(struct speaker *s, int64_t room, int64_t read)
 {
     lm_config *c = &s->config;
-    c->room = room < c->context ? (int)room : c->context;
-    c->chunk = c->room < CHUNK ? 0 : CHUNK;
+    s->room = room < c->context ? (size_t)room : (size_t)c->context;
+    const size_t whole = (s->room + CHUNK - 1) / CHUNK * CHUNK;
+    c->chunk = read > FEW && c->context >= CHUNK ? CHUNK : 0;
+    c->room = !c->chunk ? (int)s->room : whole < (size_t)c->context ? (int)whole : c->context;
+}
+
+int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64_t read)
+{
+    lm_config *c = &s->config;
+    set_room(s, room, read);
     c->logits = true;
     c->kept = opts->f32_activations ? WEIR_F32 : WEIR_BF16;
     const int status = open_adapter(s, opts->adapter);
@@ -170,17 +179,16 @@ static bool put_token(struct speaker *s, uint32_t id, stops_put_fn put, void *ct
 static speaker_ending write_token(struct speaker *s, stops_put_fn put, void *ctx)
 {
     const size_t before = s->ids.count - s->run;
-    if (s->ids.count > (size_t)s->config.room)
+    if (s->ids.count > s->room)
         return SPEAKER_FULL;
-    double start = measure_seconds();
+    const double start = measure_seconds();
     if (read_tokens(s))
         return options_failed(s->program), SPEAKER_FAILED;
-    *(before > 1 ? &s->read_seconds : &s->write_seconds) += measure_seconds() - start;
     if (s->run < s->ids.count)
         return SPEAKER_INTERRUPTED;
-    start = measure_seconds();
     const int32_t next = sampler_choose(s->sampler, s->logits);
-    s->write_seconds += measure_seconds() - start;
+    *(before > 1 ? &s->read_seconds : &s->write_seconds) += measure_seconds() - start;
+    s->steps += before == 1;
     if (next < 0)
         return options_wrong(s->program, "the model gives no probabilities behind %zu tokens: a logit is NaN", s->ids.count), SPEAKER_FAILED;
     if (lm_is_end(&s->config, next) || tokenizer_stops(s->tokenizer, (uint32_t)next))
@@ -211,7 +219,7 @@ void speaker_tell(const struct speaker *s)
     fprintf(stderr, "%zu tokens written behind %zu in %s", s->written, s->read, measure_time_text(s->read_seconds + s->write_seconds, time));
     if (s->read_seconds > 0)
         fprintf(stderr, "; read at %.0f tokens/s", (double)s->read / s->read_seconds);
-    if (s->write_seconds > 0)
-        fprintf(stderr, "; written at %.1f tokens/s", (double)s->written / s->write_seconds);
+    if (s->steps)
+        fprintf(stderr, "; written at %.1f tokens/s", (double)s->steps / s->write_seconds);
     fputc('\n', stderr);
 }

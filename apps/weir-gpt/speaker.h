@@ -2,7 +2,7 @@
  *
  *     struct speaker s;
  *     int status = speaker_begin(&s, "weir-gpt", path, &opts);      // -1: go on
- *     status = speaker_open(&s, &opts, room);
+ *     status = speaker_open(&s, &opts, room, ids.count);
  *     speaker_become(&s, &ids);                                     // the text so far
  *     speaker_ending how = speaker_write(&s, 100, false, put, ctx);     // bytes that follow
  *     speaker_close(&s);
@@ -38,9 +38,11 @@ struct speaker {
     float *logits;               /* of the last token that was run */
     struct token_ids ids;
     size_t run;
+    size_t room;                 /* of tokens */
     struct stops stops;
-    size_t read, written;        /* tokens in all, and the time they took */
-    double read_seconds, write_seconds;
+    size_t read, written;        /* tokens in all */
+    size_t steps;                /* that ran one token each */
+    double read_seconds, write_seconds; /* of all but these, and of these */
 };
 
 /* Why writing ended. */
@@ -55,18 +57,19 @@ typedef enum speaker_ending {
 /* Reads the sizes of the model, and its tokenizer. -1, or an exit status after reporting. To be closed in any case. */
 int speaker_begin(struct speaker *s, const char *program, const char *path, const sample_opts *opts);
 
-/* Makes room for `room` tokens, no more than the model sees, and reads the parameters. Likewise. */
-int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room);
+/* Makes room for `room` tokens, no more than the model sees, and reads the parameters. Up to about `read` tokens will be read at once.
+ * Likewise. */
+int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64_t read);
 void speaker_close(struct speaker *s);
 
-/* The text is now that of `ids`, of which there are 1 to config.room. False: no memory. */
+/* The text is now that of `ids`, of which there are 1 to `room`. False: no memory. */
 bool speaker_become(struct speaker *s, const struct token_ids *ids);
 
 /* Runs what has not been run, then chooses and adds up to `most` tokens. Bytes of tokens are put, but for stop texts. `opens`: they begin a
  * text, rather than go on with one. */
 speaker_ending speaker_write(struct speaker *s, int64_t most, bool opens, stops_put_fn put, void *ctx);
 
-/* "90 tokens written behind 12 in 1 s: 300 tokens/s read, 96 tokens/s written" on stderr. */
+/* "90 tokens written behind 12 in 1 s; read at 300 tokens/s; written at 96.0 tokens/s" on stderr. */
 void speaker_tell(const struct speaker *s);
 
 #endif
