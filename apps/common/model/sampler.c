@@ -68,23 +68,24 @@ static void penalise(const struct sampler *s, float *logits)
 /* The largest; NaN where one of them is NaN. */
 static float largest(const float *x, int count)
 {
-    enum { WIDE = 16 };
-    float most[WIDE];
-    int nan = 0;
+    enum { WIDE = 64 };
+    float most[WIDE], all = -INFINITY;
+    int strange[WIDE] = {0};
     for (int l = 0; l < WIDE; l++)
         most[l] = -INFINITY;
-    for (int i = 0; i < count / WIDE * WIDE; i += WIDE)
+    const int whole = count / WIDE * WIDE;
+    for (int i = 0; i < whole; i += WIDE)
         for (int l = 0; l < WIDE; l++) {
             most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
-            nan |= x[i + l] != x[i + l];
+            strange[l] |= x[i + l] != x[i + l];
         }
-    for (int i = count / WIDE * WIDE; i < count; i++) {
+    for (int i = whole; i < count; i++) {
         most[0] = x[i] > most[0] ? x[i] : most[0];
-        nan |= x[i] != x[i];
+        strange[0] |= x[i] != x[i];
     }
-    for (int l = 1; l < WIDE; l++)
-        most[0] = most[l] > most[0] ? most[l] : most[0];
-    return nan ? NAN : most[0];
+    for (int l = 0; l < WIDE; l++)
+        all = strange[l] ? NAN : most[l] > all ? most[l] : all;
+    return all;
 }
 
 /* ---- candidates ---- */
