@@ -168,7 +168,7 @@ bool adapter_read_config(const char *path, adapter *a, char *why, size_t why_byt
     if (!ok && bytes > CONFIG_BYTES_MAX)
         REFUSE("%s: has more than 1 MiB", path);
     else if (!ok)
-        REFUSE("%s:%d: is no JSON object%s%s", path, error.line, config ? "" : ": ", config ? "" : error.text);
+        REFUSE("%s:%d: is no JSON object%s%s", path, error.line > 0 ? error.line : 1, config ? "" : ": ", config ? "" : error.text);
     ok = ok && take(config, path, a, why, why_bytes) && refuse_others(config, path, why, why_bytes);
     json_decref(config);
     return ok;
