@@ -353,7 +353,7 @@ PROVES := $(filter prove,$(MAKECMDGOALS))
 onnx: $(OUT)/tests/test_onnx_nodes ## run ONNX's node tests: how many pass, and which operators are not supported
 	@WEIR_TEST_TELL=1 $<
 
-models: all $(OUT)/tests/test_export $(OUT)/tests/test_lm_files ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime; convert GGUF files, and compare with gguf; run and train language models, and compare with transformers
+models: all $(OUT)/tests/test_export $(OUT)/tests/test_lm_files $(OUT)/tests/test_finetune ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime; convert GGUF files, and compare with gguf; run and train language models, and compare with transformers
 	@tests/models/run
 
 prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two
@@ -465,7 +465,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_bench $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_launch_hosts \
-$(OUT)/tests/test_events $(OUT)/tests/test_examples $(OUT)/tests/test_onnx_apps $(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_tokens $(OUT)/tests/test_tokenizer $(OUT)/tests/test_lm_files $(OUT)/tests/test_writing $(OUT)/tests/test_install $(OUT)/tests/test_guide $(OUT)/tests/test_cuda_devices \
+$(OUT)/tests/test_events $(OUT)/tests/test_examples $(OUT)/tests/test_onnx_apps $(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_tokens $(OUT)/tests/test_tokenizer $(OUT)/tests/test_lm_files $(OUT)/tests/test_writing $(OUT)/tests/test_install $(OUT)/tests/test_guide $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_finetune \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install $(OUT)/tests/test_guide: | $(SHARED)
 

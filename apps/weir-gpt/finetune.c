@@ -144,7 +144,7 @@ static weir_graph *graph_of(tuning *f, int *status)
 {
     char why[512];
     weir_graph *graph = lm_train_graph(&f->config, &f->training);
-    if (!graph || !f->adapter.rank || weir_graph_mistake(graph) || lm_adapter_used(&f->beside, why, sizeof why))
+    if (!graph || !f->adapter.rank || lm_adapter_used(&f->beside, why, sizeof why))
         return graph;
     weir_graph_free(graph);
     *status = options_wrong(program, "%s: %s", f->o->adapter ? "--adapter" : "--lora-targets", why);

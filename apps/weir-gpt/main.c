@@ -223,9 +223,9 @@ static int run_program(int argc, char **argv)
         return finetune(&t, &tune, &data, &c, lr, &spec);
     if (status < 0 && tune.model)
         return !ranks_first() ? 0 : sample.chat ? chat(program, tune.model, &sample) : continue_text(program, tune.model, &sample);
+    set_sizes(&c);
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
-    set_sizes(&c);
     lr = lr ? lr : 2e-3;
     if (status < 0)
         status = check(&c);

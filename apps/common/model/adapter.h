@@ -28,8 +28,9 @@ typedef struct adapter {
     bool fan_in_fan_out;           /* weights of the base are [in, out], as in GPT-2's folders */
 } adapter;
 
-/* Reads DIR/adapter_config.json. */
+/* Reads DIR/adapter_config.json, or a file by its path. */
 bool adapter_read(const char *folder, adapter *a, char *why, size_t why_bytes);
+bool adapter_read_config(const char *path, adapter *a, char *why, size_t why_bytes);
 
 /* Writes DIR/adapter_config.json, which replaces one that is there when all of it is on the disk. */
 bool adapter_write(const char *folder, const adapter *a, char *why, size_t why_bytes);

@@ -145,11 +145,16 @@ static bool refuse_others(json_t *config, const char *path, char *why, size_t wh
 bool adapter_read(const char *folder, adapter *a, char *why, size_t why_bytes)
 {
     char path[PATH_ROOM];
-    static const char name[] = "adapter_config.json";
+    *a = (adapter){.rank = 0};
+    if (snprintf(path, sizeof path, "%s/adapter_config.json", folder) >= (int)sizeof path)
+        return REFUSE("%.64s...: the name is too long", folder);
+    return adapter_read_config(path, a, why, why_bytes);
+}
+
+bool adapter_read_config(const char *path, adapter *a, char *why, size_t why_bytes)
+{
     const char *fault;
     *a = (adapter){.rank = 0};
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return REFUSE("%.64s...: the name is too long", folder);
     FILE *file = reading_file(path, &fault);
     if (!file)
         return REFUSE("%s: cannot be read: %s", path, fault);
@@ -163,7 +168,7 @@ bool adapter_read(const char *folder, adapter *a, char *why, size_t why_bytes)
     if (!ok && bytes > CONFIG_BYTES_MAX)
         REFUSE("%s: has more than 1 MiB", path);
     else if (!ok)
-        REFUSE("%s:%d: is no JSON object%s%s", path, error.line, config ? "" : ": ", config ? "" : error.text);
+        REFUSE("%s:%d: is no JSON object%s%s", path, error.line > 0 ? error.line : 1, config ? "" : ": ", config ? "" : error.text);
     ok = ok && take(config, path, a, why, why_bytes) && refuse_others(config, path, why, why_bytes);
     json_decref(config);
     return ok;
