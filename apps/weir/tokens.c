@@ -1,6 +1,6 @@
 /* weir tokens: texts as ids of tokens, and back, for files that weir-gpt --tokens trains on. A text is read whole, and its ids are
  * all there before the first is written: an output is complete or there is none. */
-#include "apps/common/tokens/tokenizer.h"
+#include "apps/common/tokens/ids_file.h"
 
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
@@ -21,9 +21,6 @@
     X(decode, "--tokenizer FILE [IDS] [-o FILE]", "write the text of ids")                               \
     X(count, "--tokenizer FILE [TEXT]", "print how many tokens a text has")                              \
     X(chat, "--tokenizer FILE [CHATS] [--open]", "write the ids of conversations")
-
-/* The header of llm.c's files, of 256 numbers: what it begins with, the version, the number of tokens. */
-enum { LLMC_NUMBERS = 256, LLMC_U16 = 20240520, LLMC_U16_VERSION = 1, LLMC_U32 = 20240801, LLMC_U32_VERSION = 7 };
 
 enum form { FORM_TEXT, FORM_U16, FORM_U32, FORMS };
 static const char *const form_names[FORMS] = {"text", "u16", "u32"};
@@ -93,27 +90,13 @@ static int write_output(struct job *j, bool (*put)(const struct job *j, FILE *fi
 
 /* ---- ids ---- */
 
-static bool put_u16(const struct job *j, FILE *file)
-{
-    bool ok = true;
-    for (size_t i = 0; i < j->ids.count && ok; i++)
-        ok = fwrite(&(uint16_t){(uint16_t)j->ids.id[i]}, 2, 1, file) == 1;
-    return ok;
-}
-
-static bool put_u32(const struct job *j, FILE *file)
-{
-    const int32_t head[LLMC_NUMBERS] = {LLMC_U32, LLMC_U32_VERSION, (int32_t)j->ids.count};
-    return fwrite(head, sizeof head, 1, file) == 1 && fwrite(j->ids.id, sizeof *j->ids.id, j->ids.count, file) == j->ids.count;
-}
-
 static bool put_ids(const struct job *j, FILE *file)
 {
     bool ok = true;
     if (j->form == FORM_U16)
-        return put_u16(j, file);
+        return ids_write_u16(&j->ids, file);
     if (j->form == FORM_U32)
-        return put_u32(j, file);
+        return ids_write_u32(&j->ids, file);
     for (size_t i = 0; i < j->ids.count && ok; i++)
         ok = fprintf(file, "%" PRIu32 "\n", j->ids.id[i]) > 0;
     return ok;
