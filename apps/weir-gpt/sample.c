@@ -1,39 +1,67 @@
-/* apps/weir-gpt/sample.c: lets a trained GPT write: which byte follows is drawn from what the model says of it. */
+/* apps/weir-gpt/sample.c: lets a trained GPT write: which token follows is drawn from what the model says of it. */
 #include "apps/weir-gpt/sample.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-static void print_byte(void *ctx, int32_t byte)
+static int vocab_of(const gpt_config *c)
 {
-    struct sample *s = ctx;
-    sampler_saw(s->sampler, byte);
-    shown_byte(&s->shown, (unsigned char)byte);
+    return c->vocab ? c->vocab : GPT_VOCAB;
 }
 
-/* A byte of logits that say nothing is 0. */
-static int32_t draw_byte(void *ctx, const float *logits)
+/* Of logits that say nothing, 0. */
+static int32_t draw_token(void *ctx, const float *logits)
 {
     const struct sample *s = ctx;
-    float own[GPT_VOCAB];
-    memcpy(own, logits, sizeof own);
-    const int32_t byte = sampler_choose(s->sampler, own);
-    return byte < 0 ? 0 : byte;
+    memcpy(s->logits, logits, (size_t)vocab_of(s->writer->config) * sizeof *logits);
+    const int32_t token = sampler_choose(s->sampler, s->logits);
+    return token < 0 ? 0 : token;
+}
+
+static void print_token(void *ctx, int32_t token)
+{
+    struct sample *s = ctx;
+    const char byte = (char)token, *piece = &byte;
+    size_t bytes = 1;
+    sampler_saw(s->sampler, token);
+    if (s->opts->tokenizer)
+        piece = decoder_next(&s->decoder, (uint32_t)token, &bytes);
+    for (size_t i = 0; piece && i < bytes; i++)
+        shown_byte(&s->shown, (unsigned char)piece[i]);
+}
+
+/* The prompt as ids. False: it has none. */
+static bool take_prompt(struct sample *s)
+{
+    const char *prompt = s->opts->prompt;
+    if (s->opts->tokenizer) {
+        struct encoder *e = encoder_new(s->opts->tokenizer);
+        const bool ok = e && tokenizer_encode(e, prompt, strlen(prompt), false, &s->prompt);
+        encoder_free(e);
+        return ok && s->prompt.count;
+    }
+    bool ok = true;
+    for (; *prompt && ok; prompt++)
+        ok = token_ids_add(&s->prompt, &(uint32_t){(unsigned char)*prompt}, 1);
+    return ok;
 }
 
 weir_status sample_open(struct sample *s, const gpt_config *config, const sample_opts *opts, FILE *to)
 {
-    *s = (struct sample){.opts = opts, .to = to, .shown = {.to = to}, .sampler = sampler_new(&opts->sampler, GPT_VOCAB)};
-    s->writer = s->sampler ? writer_new(config, draw_byte, print_byte, s) : NULL;
-    return s->writer ? WEIR_OK : WEIR_E_MEMORY;
+    *s = (struct sample){.opts = opts, .to = to, .shown = {.to = to}, .decoder = {.tokenizer = opts->tokenizer}};
+    s->sampler = sampler_new(&opts->sampler, vocab_of(config));
+    s->logits = malloc((size_t)vocab_of(config) * sizeof *s->logits);
+    s->writer = s->sampler && s->logits ? writer_new(config, draw_token, print_token, s) : NULL;
+    return s->writer && take_prompt(s) ? WEIR_OK : WEIR_E_MEMORY;
 }
 
 weir_status sample_write(struct sample *s)
 {
     if (!s->to || !s->opts->bytes)
         return WEIR_OK;
-    for (const char *c = s->opts->prompt; *c; c++)
-        print_byte(s, (unsigned char)*c);
-    weir_status status = writer_write(s->writer, s->opts->prompt, s->opts->bytes);
+    for (size_t i = 0; i < s->prompt.count; i++)
+        print_token(s, (int32_t)s->prompt.id[i]);
+    weir_status status = writer_write_tokens(s->writer, s->prompt.id, s->prompt.count, s->opts->bytes);
     shown_end(&s->shown);
     fputc('\n', s->to);
     fflush(s->to);
@@ -44,4 +72,6 @@ void sample_close(struct sample *s)
 {
     writer_free(s->writer);
     sampler_free(s->sampler);
+    free(s->logits);
+    free(s->prompt.id);
 }

@@ -19,8 +19,11 @@ struct sample {
     const sample_opts *opts;  /* borrowed, as `to` */
     FILE *to;
     struct shown shown;       /* what is written to it */
-    writer *writer;           /* owned, as the sampler */
+    struct decoder decoder;
+    writer *writer;           /* owned, as what follows */
     struct sampler *sampler;
+    struct token_ids prompt;
+    float *logits;            /* [vocab] */
 };
 
 /* To be closed, also after a failure. `to` is NULL where nothing is to be written: on all ranks but the first. */

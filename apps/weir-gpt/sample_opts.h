@@ -4,11 +4,13 @@
 
 #include "apps/common/model/sampler.h"
 #include "apps/common/options.h"
+#include "apps/common/tokens/tokenizer.h"
 
 typedef struct sample_opts {
     int bytes;            /* how many to write, or tokens; -1: not said */
     const char *prompt;   /* what it goes on from */
     sampler_opts sampler;
+    const struct tokenizer *tokenizer; /* borrowed, of a model that was trained with it. NULL: tokens are bytes */
     /* with --model: */
     options_list stop;    /* texts at which writing ends */
     const char *adapter;  /* the folder of a LoRA adapter; NULL: none */
@@ -29,7 +31,7 @@ enum { SAMPLE_BYTES = 300 }; /* if not said */
 #define SAMPLE_OPTIONS(o)                                                                                                              \
     {"--prompt", OPTIONS_TEXT, &(o).prompt, .help = "text to go on from"},                                                             \
     {"--sample", OPTIONS_INT, &(o).bytes, .min = 0, .max = 1e6,                                                                        \
-     .help = "bytes to write at the end, with --model tokens [300; in a chat as many as the model wants]"},                            \
+     .help = "bytes to write at the end, or tokens of --tokenizer or --model [300; in a chat as many as the model wants]"},                            \
     {"--temperature", OPTIONS_REAL, &(o).sampler.temperature, .min = 0, .max = 100, .help = "0: write the likeliest each time"},       \
     {"--top-k", OPTIONS_INT, &(o).sampler.top_k, .min = 0, .max = 1e9, .help = "draw from the k likeliest; 0: from all"},              \
     {"--top-p", OPTIONS_REAL, &(o).sampler.top_p, .min = 0, .max = 1,                                                                  \

@@ -129,15 +129,15 @@ static void refuses_with(const char *from, const char *to, const char *says)
 Test(tokenizer, what_changes_ids_and_is_not_done_is_refused_by_its_name)
 {
     refuses_with("\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "normalizer is of the type \"Lowercase\"");
-    refuses_with(PRE, "\"pre_tokenizer\":null", "is not byte-level");
+    refuses_with(PRE, "\"pre_tokenizer\":null", "is neither byte-level nor of SentencePiece's kind");
     refuses_with("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model is of the type \"Unigram\"");
     refuses_with("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback is true");
     refuses_with("\"dropout\":null", "\"dropout\":0.1", "dropout is not 0");
     refuses_with("\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"@\"", "end_of_word_suffix is \"@\"");
     refuses_with("\"single_word\":false", "\"single_word\":true", "has single_word");
-    refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "pre_tokenizer is of the type \"Metaspace\"");
+    refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "Metaspace has the replacement \"\"");
     refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Digits\"}", "has no ByteLevel");
-    refuses_with("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Fuse\"", "decoder is of the type \"Fuse\"");
+    refuses_with("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"CTC\"", "decoder is of the type \"CTC\"");
     refuses_with(PRE, SPLIT("a{1,3}+"), "has \"}+\"");
 }
 
