@@ -9,7 +9,7 @@ static int vocab_of(const gpt_config *c)
     return c->vocab ? c->vocab : GPT_VOCAB;
 }
 
-/* Of logits that say nothing, 0. */
+/* Returns 0 where the logits say nothing. */
 static int32_t draw_token(void *ctx, const float *logits)
 {
     const struct sample *s = ctx;
