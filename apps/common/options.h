@@ -69,8 +69,7 @@ typedef struct options_entry {
     const char *help;
     const char *value; /* what help calls the value; NULL: by kind */
     bool optional;     /* of a positional argument: may be left out; of a LIST: needs no value */
-    bool several;      /* of a LIST: takes every argument up to the next option */
-    bool *alone;       /* of a LIST: it may be given without a value, which sets this; NULL: it needs one */
+    bool several;      /* of a LIST: takes every argument up to the next option; the last positional one: all that are left */
     options_file file;
 } options_entry;
 
