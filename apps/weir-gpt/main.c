@@ -136,7 +136,7 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     return trainer_end(t, status);
 }
 
-/* Those of a model of bytes where the user gives none. */
+/* A model of bytes has these where the user gives none. */
 static void set_sizes(gpt_config *c)
 {
     c->heads += c->heads ? 0 : 4;
