@@ -2,7 +2,7 @@
  *
  *     weir-gpt --model smollm2.gguf --lora 8 --chat talks.jsonl --save runs/a
  *
- * What it trains on are conversations (apps/common/model/samples.h), texts by the model's tokenizer, or files of token ids. An adapter is
+ * It trains on conversations (apps/common/model/samples.h), on texts by the model's tokenizer, or on files of token ids. An adapter is
  * written to the folder of --save at the end, as the Python package peft keeps it, beside the checkpoints. One thread.
  */
 #ifndef APPS_WEIR_GPT_FINETUNE_H

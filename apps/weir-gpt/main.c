@@ -155,7 +155,7 @@ static int check_sample(sample_opts *o, const finetune_opts *tune)
     return -1;
 }
 
-/* Those of a model of bytes where the user gives none. */
+/* A model of bytes has these where the user gives none. */
 static void set_sizes(gpt_config *c)
 {
     c->seq += c->seq ? 0 : 128;

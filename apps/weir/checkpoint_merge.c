@@ -159,7 +159,7 @@ static bool narrow(struct tensor *t)
     return true;
 }
 
-/* Those that were read as f32 from blocks become bf16. */
+/* Weights that were read as f32 from blocks become bf16. */
 static bool narrow_blocks(struct tensors *t, const char *base)
 {
     char path[PATHS_BYTES];

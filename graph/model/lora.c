@@ -76,7 +76,7 @@ static weir_tensor *factor(const lora *l, const char *part, weir_param_opts opts
     return dtype_half(l->x->type.dtype) ? weir_cast_at(p, l->x->type.dtype, WEIR_OPTS_AT(opts.src, weir_op_opts, )) : p;
 }
 
-/* What is added to the base. */
+/* The part that is added to the base. */
 static weir_tensor *addend(const lora *l)
 {
     const weir_src src = l->opts->src;

@@ -1,9 +1,11 @@
 """Fine-tuning by `weir-gpt --model ... --chat`, beside torch with the package peft: the same losses from the same start, adapters that the
 other side opens, whole training, and merged weights.
 
-    finetune.py BIN FOLDER
+    finetune.py BIN FOLDER [FILE.gguf]
 
-Conversations are made here, as are the models: small, with random weights and a tokenizer of bytes.
+Conversations are made here, as are the models: small, with random weights and a tokenizer of bytes. With a GGUF file of a Llama an adapter
+that weir trains beside it has to give the same loss beside the weights that transformers reads from it, where rows of q and k lie in
+another order.
 """
 import json
 import math
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import warnings
 
+import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
@@ -173,6 +176,30 @@ def whole(name, ids, labels):
     near(finetune(base, "--save", out), train(model, ids, labels, 0.01), 5e-5, f"{name}: losses of whole training")
 
 
+def gguf(path):
+    """Four windows of token ids, so that each step sees all of them."""
+    ours, tokens = PLACE / "gguf-ours", PLACE / "ids.bin"
+    shutil.rmtree(ours, ignore_errors=True)
+    ids = np.array([(7 * i * i + 11 * i) % 4000 for i in range(4 * 32 + 1)], dtype=np.uint16)
+    ids.tofile(tokens)
+    rows = torch.tensor(ids[:128].astype(np.int64)).view(4, 32), torch.tensor(ids[1:].astype(np.int64)).view(4, 32)
+    log = PLACE / "gguf.jsonl"
+
+    def losses(*options):
+        log.unlink(missing_ok=True)
+        weir("weir-gpt", "--model", path, "--tokens", tokens, "--seq", 32, "--batch", 4, "--log", log, *options)
+        return [line["loss"] for line in map(json.loads, log.open()) if "loss" in line and "step" in line]
+
+    before = losses("--lora", 4, "--lora-targets", "q_proj,k_proj,o_proj", "--steps", 4, "--lr", 0.02, "--save", ours)[0]
+    got = losses("--adapter", ours, "--steps", 1)
+    base = AutoModelForCausalLM.from_pretrained(pathlib.Path(path).parent, gguf_file=pathlib.Path(path).name, dtype=torch.float32).eval()
+    with torch.no_grad():
+        want = [loss_of(PeftModel.from_pretrained(base, ours).eval(), *rows).item()]
+    check(got[0] < before - 0.5, f"gguf: the loss {got} is not far below {before}")
+    worst = near(got, want, 1e-3, "gguf: the loss of an adapter")
+    print(f"finetune: {pathlib.Path(path).name}: {got[0]:.4f} with an adapter, {before:.4f} before, within {worst:.1e} of transformers with peft")
+
+
 def main():
     PLACE.mkdir(parents=True, exist_ok=True)
     (PLACE / "talks.jsonl").write_text("".join(json.dumps(talk) + "\n" for talk in talks()))
@@ -182,6 +209,8 @@ def main():
         worst = adapters(name, targets, ids, labels)
         whole(name, ids, labels)
         print(f"finetune: {name}: {STEPS} losses are within {worst:.1e} of torch with peft; adapters open on both sides")
+    if len(sys.argv) > 3:
+        gguf(sys.argv[3])
     sys.exit(failed > 0)
 
 

@@ -69,7 +69,7 @@ static bool add_sample(samples *s, reading *at, const uint32_t *id, const uint32
     return true;
 }
 
-/* Of one line, cut to what the model sees. */
+/* Adds the sample of one line, cut to what the model sees. */
 static bool add_line(samples *s, reading *at)
 {
     const size_t most = (size_t)at->r->seq + 1, count = at->ids.count < most ? at->ids.count : most;

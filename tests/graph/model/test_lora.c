@@ -102,7 +102,7 @@ static void truth_step(int step)
     }
 }
 
-/* What a new session's parameter is. */
+/* Reads a parameter of a new session. */
 static void initial(const char *name, int rows, int columns, double *to)
 {
     float value[64];
