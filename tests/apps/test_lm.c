@@ -110,11 +110,11 @@ static double train_step(weir_session *s, const int32_t *tokens, const int32_t *
     float loss = 0, counted = 0;
     weir_array sum = {&loss, WEIR_F32, {.rank = 0}}, number = {&counted, WEIR_F32, {.rank = 0}};
     cr_assert_eq(weir_session_start(s, 1), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_push(s, "tokens", &in, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_push(s, "labels", &want, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_pull(s, "loss", &sum, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_pull(s, "count", &number, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_wait(s, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(s, "tokens", &in, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(s, "labels", &want, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(s, "loss", &sum, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(s, "count", &number, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_wait(s, 60000), WEIR_OK, "%s", weir_error());
     *count = (double)counted;
     return (double)loss;
 }
