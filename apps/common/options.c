@@ -75,7 +75,7 @@ static const char *value_name(const options_entry *entry)
 
 static void print_default(const options_entry *entry)
 {
-    if (entry->kind == OPTIONS_INT && *(int *)entry->to)
+    if (entry->kind == OPTIONS_INT && *(int *)entry->to > 0)
         printf(" [%d]", *(int *)entry->to);
     else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0 && !isnan(*(double *)entry->to))
         printf(" [%g]", *(double *)entry->to);
@@ -214,8 +214,13 @@ static int take_option(const options_spec *spec, int argc, char **argv, int *at)
         return equals ? options_wrong(spec->program, "%s takes no value", entry->name) : set_value(spec, entry, NULL);
     if (equals)
         return set_value(spec, entry, equals + 1);
-    if (*at >= argc || !strncmp(argv[*at], "--", 2))
+    if (*at >= argc || !strncmp(argv[*at], "--", 2)) {
+        if (entry->kind == OPTIONS_LIST && entry->optional) {
+            ((options_list *)entry->to)->bare = true;
+            return -1;
+        }
         return options_wrong(spec->program, "%s needs a value", entry->name);
+    }
     int status = set_value(spec, entry, argv[(*at)++]);
     while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')
         status = set_value(spec, entry, argv[(*at)++]);

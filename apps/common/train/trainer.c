@@ -144,18 +144,21 @@ static weir_status pull_value(trainer *t, const char *fetch, float *value)
     }
 }
 
-/* The mean of the next step's losses to t->loss. */
+/* The next step's loss to t->loss. */
 static weir_status pull_loss(trainer *t)
 {
-    double sum = 0;
+    double sum = 0, terms = 0;
     for (int m = 0; m < t->micro; m++) {
-        float value = 0;
+        float value = 0, count = 1;
         weir_status status = pull_value(t, "loss", &value);
+        if (!status && t->counted)
+            status = pull_value(t, "count", &count);
         if (status)
             return status;
         sum += value;
+        terms += count;
     }
-    t->loss = sum / t->micro;
+    t->loss = terms > 0 ? sum / terms : 0;
     return WEIR_OK;
 }
 
@@ -373,6 +376,8 @@ static int open_session(trainer *t)
         return options_failed(t->program);
     if (!t->opts.workers)
         workers_tell(t->program, t->session);
+    if (t->start.give && !t->start.give(t->start.ctx, t->session, t->plan))
+        return 1;
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
     if (saver_continues(&t->saver))

@@ -11,7 +11,8 @@
  * In a cluster every rank does this with the same graph; the first one tells, logs and saves the plan, and each writes
  * a trace of its own (ranks.h).
  *
- * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. Every
+ * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. With .counted it is their sum,
+ * divided by the sum of the fetch "count". Every
  * --eval-every steps, and at the end, the program's own judgement is asked for, if it has one: the session is then at
  * rest, and all ranks are asked.
  *
@@ -119,6 +120,12 @@ typedef struct trainer_judge {
     void *ctx;
 } trainer_judge;
 
+/* Gives the session, at rest, the values with which a run begins; what it goes on from is loaded after that. False: it has reported. */
+typedef struct trainer_start {
+    bool (*give)(void *ctx, weir_session *session, const weir_plan *plan);
+    void *ctx;
+} trainer_start;
+
 typedef struct trainer {
     const char *program;
     trainer_opts opts;
@@ -126,6 +133,8 @@ typedef struct trainer {
     double items_per_step;
     trainer_judge judge;
     weir_optimizer optimizer; /* whose rate is logged */
+    bool counted;            /* "loss" is a sum, of as many terms as the fetch "count" has */
+    trainer_start start;     /* .give NULL: values begin as the graph says */
     norms norms;             /* that the graph fetches */
     saver saver;
 
