@@ -119,6 +119,8 @@ Test(tokenizer, a_text_comes_back_without_the_space_that_is_put_before_it)
     }
     must_run_for("nfc", "printf 'e\\314\\201 A\\314\\212' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
                         "printf '\\303\\251 \\303\\205' | cmp - $T/back");
+    must_run_for("metaspace", "printf '<s> a b</s>  c' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
+                              "printf '<s> a b</s>  c' | cmp - $T/back");
     must_run_for("llama2", "printf '<s>a b</s>  c' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
                            "printf '<s>a b</s>  c' | cmp - $T/back");
 }

@@ -115,9 +115,10 @@ static bool take_vocab(struct tokenizer *t, const json_t *list, uint32_t special
     size_t at;
     json_t *token;
     uint32_t *ranks = malloc(v->size * sizeof *ranks);
-    bool ok = ranks || tokens_failed("no memory for %u tokens", v->size);
-    if (ranks)
-        memset(ranks, 0xff, v->size * sizeof *ranks);
+    bool ok = true;
+    if (!ranks)
+        return tokens_failed("no memory for %u tokens", v->size);
+    memset(ranks, 0xff, v->size * sizeof *ranks);
     json_array_foreach(list, at, token)
         ok = ok && take_token(v, token, special, ranks);
     vocab_end(v);
