@@ -47,7 +47,7 @@ say       = @$(if $(V),:,echo "  $(1)")
 .DEFAULT_GOAL := help
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help deps all tests demo test prove onnx models test-gpu bench deploy net fuzz check install uninstall dist deb aarch64 clean force
+.PHONY: help deps all tests demo test prove onnx models test-gpu bench bench-time deploy net fuzz check install uninstall dist deb aarch64 clean force
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -103,7 +103,7 @@ PACKAGES := gcc binutils libzmq3-dev libmsgpack-dev libssl-dev libjansson-dev li
             $(if $(filter net,$(FOR)),iproute2 iputils-ping procps)
 
 # Goals that a fresh machine starts with: nothing is compiled before the packages are there.
-ifneq (,$(filter demo test prove onnx models bench deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
+ifneq (,$(filter demo test prove onnx models bench bench-time deb aarch64 deploy net fuzz check,$(MAKECMDGOALS)))
 $(OBJ): | deps
 endif
 
@@ -238,6 +238,9 @@ demo: $(BIN)/weir-gpt ## train a GPT on four CPU devices on the project's own so
 
 bench: $(BIN)/weir ## measure messages, sums over processes and a training step on this machine
 	$< bench
+
+bench-time: $(BIN)/weir ## predicted beside measured seconds of plans whose kernels spin; fails beyond 3 %
+	chrt -f 50 $< bench time
 
 # ---- CUDA devices: a plugin, which programs find when they need it (regst/plugin.h) ----
 

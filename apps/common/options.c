@@ -181,7 +181,7 @@ static const options_entry *find_option(const options_spec *spec, const char *na
 static const options_entry *positional(const options_spec *spec, int index)
 {
     for (const options_entry *e = spec->table; e->name; e++)
-        if (is_positional(e) && index-- == 0)
+        if (is_positional(e) && (index-- == 0 || e->several))
             return e;
     return NULL;
 }
@@ -262,7 +262,8 @@ int options_parse(const options_spec *spec, int argc, char **argv)
     if (status >= 0)
         return status;
     const options_entry *missing = positional(spec, taken);
-    if (missing && !missing->optional)
+    const bool has_some = missing && missing->several && ((const options_list *)missing->to)->count;
+    if (missing && !missing->optional && !has_some)
         return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
     return options_check_files(spec);
 }

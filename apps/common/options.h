@@ -69,7 +69,7 @@ typedef struct options_entry {
     const char *help;
     const char *value; /* what help calls the value; NULL: by kind */
     bool optional;     /* of a positional argument: may be left out; of a LIST: needs no value */
-    bool several;      /* of a LIST: takes every argument up to the next option */
+    bool several;      /* of a LIST: takes every argument up to the next option; the last positional one: all that are left */
     options_file file;
 } options_entry;
 

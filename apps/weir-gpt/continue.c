@@ -65,7 +65,7 @@ static bool open_session(continuation *c)
     return c->session && !lm_load(c->session, &c->config);
 }
 
-/* That of a GGUF file, or of a folder. */
+/* Reads the tokenizer of a GGUF file, or of a folder. */
 static struct tokenizer *read_tokenizer(const char *path)
 {
     char inside[LM_PATH_BYTES];

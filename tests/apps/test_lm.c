@@ -110,19 +110,19 @@ static double train_step(weir_session *s, const int32_t *tokens, const int32_t *
     float loss = 0, counted = 0;
     weir_array sum = {&loss, WEIR_F32, {.rank = 0}}, number = {&counted, WEIR_F32, {.rank = 0}};
     cr_assert_eq(weir_session_start(s, 1), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_push(s, "tokens", &in, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_push(s, "labels", &want, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_pull(s, "loss", &sum, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_pull(s, "count", &number, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_wait(s, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(s, "tokens", &in, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(s, "labels", &want, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(s, "loss", &sum, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(s, "count", &number, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_wait(s, 60000), WEIR_OK, "%s", weir_error());
     *count = (double)counted;
     return (double)loss;
 }
 
-static weir_session *open_training(const lm_config *c, const lm_training *t, weir_plan **plan)
+static weir_session *open_training(const lm_config *c, const lm_training *t, weir_dtype precision, weir_plan **plan)
 {
     weir_graph *g = lm_train_graph(c, t);
-    *plan = weir_compile(g, .micro_batches = layout_full(t->layout).micro);
+    *plan = weir_compile(g, .micro_batches = layout_full(t->layout).micro, .precision = precision);
     cr_assert(*plan, "%s", weir_error());
     weir_graph_free(g);
     weir_session *s = weir_session_open(*plan, .workers = 1, .cluster = {.alone = true});
@@ -144,7 +144,7 @@ Test(lm, training_starts_at_the_loss_of_the_model_in_double)
         weir_plan *plan;
         double count, first_count;
         cr_assert(lm_read(lm_case_make(of), &c, why, sizeof why), "%s", why);
-        weir_session *s = open_training(&c, &t, &plan);
+        weir_session *s = open_training(&c, &t, WEIR_F32, &plan);
         const double sum = reference_loss(&of->c, text, labels, &count), first = train_step(s, text, labels, ROWS, COLUMNS, &first_count);
         cr_expect_eq(first_count, count);
         cr_expect_float_eq(first / count, sum / count, 1e-4, "%s: %g, not %g", of->name, first / count, sum / count);
@@ -156,11 +156,11 @@ Test(lm, training_starts_at_the_loss_of_the_model_in_double)
 }
 
 /* Losses of some steps in a layout; rows of all micro-batches are pushed one after the other. */
-static void losses_of(const lm_config *c, layout l, const int32_t *labels, double loss[3])
+static void losses_of(const lm_config *c, layout l, weir_dtype precision, const int32_t *labels, double loss[3])
 {
     const lm_training t = {.batch = ROWS, .seq = COLUMNS, .layout = l, .optimizer = weir_sgd(.lr = 0.05)};
     weir_plan *plan;
-    weir_session *s = open_training(c, &t, &plan);
+    weir_session *s = open_training(c, &t, precision, &plan);
     for (int step = 0; step < 3; step++) {
         double count;
         loss[step] = train_step(s, text, labels, ROWS, COLUMNS, &count) / count;
@@ -171,22 +171,40 @@ static void losses_of(const lm_config *c, layout l, const int32_t *labels, doubl
 
 Test(lm, every_layout_trains_alike)
 {
+    static const char *const names[] = {"llama", "qwen3", "gpt2", "qwen2.gguf"};
     static const layout layouts[] = {{.dp = 2}, {.tp = 2}, {.pp = 2}, {.dp = 2, .pp = 2, .zero = true}};
     int32_t labels[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * COLUMNS; i++)
         labels[i] = i == 3 ? LM_IGNORED : text[(i + 1) % STEPS];
-    for (int i = 0; i < lm_case_count; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         double alone[3], apart[3];
         char why[1024] = "";
         lm_config c;
-        cr_assert(lm_read(lm_case_make(&lm_cases[i]), &c, why, sizeof why), "%s", why);
-        losses_of(&c, (layout){0}, labels, alone);
+        cr_assert(lm_read(lm_case_make(lm_case_named(names[i])), &c, why, sizeof why), "%s", why);
+        losses_of(&c, (layout){0}, WEIR_F32, labels, alone);
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
-            losses_of(&c, layouts[l], labels, apart);
+            losses_of(&c, layouts[l], WEIR_F32, labels, apart);
             for (int step = 0; step < 3; step++)
-                cr_expect_float_eq(apart[step], alone[step], 1e-5, "%s, layout %zu, step %d: %g, not %g", lm_cases[i].name, l, step,
+                cr_expect_float_eq(apart[step], alone[step], 1e-5, "%s, layout %zu, step %d: %g, not %g", names[i], l, step,
                                    apart[step], alone[step]);
         }
+    }
+}
+
+Test(lm, half_precision_trains_nearly_alike)
+{
+    int32_t labels[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        labels[i] = text[(i + 1) % STEPS];
+    for (int i = 0; i < lm_case_count; i++) {
+        double whole[3], half[3];
+        char why[1024] = "";
+        lm_config c;
+        cr_assert(lm_read(lm_case_make(&lm_cases[i]), &c, why, sizeof why), "%s", why);
+        losses_of(&c, (layout){0}, WEIR_F32, labels, whole);
+        losses_of(&c, (layout){0}, WEIR_BF16, labels, half);
+        for (int step = 0; step < 3; step++)
+            cr_expect_float_eq(half[step], whole[step], 0.05, "%s, step %d: %g, not %g", lm_cases[i].name, step, half[step], whole[step]);
     }
 }
 
@@ -216,7 +234,7 @@ Test(lm, an_adapter_trains_beside_frozen_parameters)
     cr_assert(lm_read(lm_case_make(of), &c, why, sizeof why), "%s", why);
     c.adapt = add_bias, c.adapt_ctx = &asked;
     const lm_training t = {.batch = ROWS, .seq = COLUMNS, .frozen = true, .optimizer = weir_sgd(.lr = 0.05)};
-    weir_session *s = open_training(&c, &t, &plan);
+    weir_session *s = open_training(&c, &t, WEIR_F32, &plan);
     weir_array value = {before, WEIR_F32, {2, {8, 8}}}, later = {after, WEIR_F32, {2, {8, 8}}}, bias = {added, WEIR_F32, {1, {8}}};
     cr_expect_eq(asked, 2 * 7 + 1);
     cr_assert_eq(weir_session_read(s, "model.layers.1.self_attn.q_proj.weight", &value), WEIR_OK, "%s", weir_error());

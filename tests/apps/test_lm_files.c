@@ -242,10 +242,10 @@ static double compare_training(const char *path, weir_checkpoint *expected)
     cr_assert(plan, "%s", weir_error());
     weir_session *s = weir_session_open(plan, .workers = 1, .cluster = {.alone = true});
     cr_assert(s && !lm_load(s, &c), "%s", weir_error());
-    cr_assert(!weir_session_start(s, 1) && !weir_session_push(s, "tokens", &(weir_array){batch, WEIR_I32, shape}, 5000) &&
-              !weir_session_push(s, "labels", &(weir_array){labels, WEIR_I32, shape}, 5000) &&
-              !weir_session_pull(s, "loss", &(weir_array){&sum, WEIR_F32, {.rank = 0}}, 5000) &&
-              !weir_session_pull(s, "count", &(weir_array){&count, WEIR_F32, {.rank = 0}}, 5000) && !weir_session_wait(s, 5000), "%s",
+    cr_assert(!weir_session_start(s, 1) && !weir_session_push(s, "tokens", &(weir_array){batch, WEIR_I32, shape}, 60000) &&
+              !weir_session_push(s, "labels", &(weir_array){labels, WEIR_I32, shape}, 60000) &&
+              !weir_session_pull(s, "loss", &(weir_array){&sum, WEIR_F32, {.rank = 0}}, 60000) &&
+              !weir_session_pull(s, "count", &(weir_array){&count, WEIR_F32, {.rank = 0}}, 60000) && !weir_session_wait(s, 60000), "%s",
               weir_error());
     const double most = fmax(fabs((double)sum / (double)count - (double)loss), compare_after(s, expected));
     weir_session_close(s);

@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct lm_why why = {path, text, sizeof text};
     if (fd < 0)
         return 0;
-    c = (lm_config){.prefix = ""};
+    c = (lm_config){.rope_base = 10000, .prefix = ""};
     const bool gguf = size >= 4 && !memcmp(data, "GGUF", 4), read = gguf ? lm_read(path, &c, text, sizeof text) : lm_read_config(&c, &why);
     require(read || *text);
     if (read)

@@ -205,7 +205,7 @@ static void push(struct lm_run *r, const char *program, const char *name, const 
     char full[40];
     const weir_array in = {(void *)value, WEIR_I32, rows ? (weir_shape){2, {1, rows}} : (weir_shape){0}};
     snprintf(full, sizeof full, "%s%s", program, name);
-    cr_assert_eq(weir_session_push(r->session, full, &in, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_push(r->session, full, &in, 60000), WEIR_OK, "%s", weir_error());
 }
 
 static int32_t pull(struct lm_run *r, const char *program, float *logits)
@@ -214,10 +214,10 @@ static int32_t pull(struct lm_run *r, const char *program, float *logits)
     int32_t next = -1;
     weir_array all = {logits, WEIR_F32, {2, {1, r->c.vocab}}}, best = {&next, WEIR_I32, {1, {1}}};
     snprintf(full, sizeof full, "%slogits", program);
-    cr_assert_eq(weir_session_pull(r->session, full, &all, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(r->session, full, &all, 60000), WEIR_OK, "%s", weir_error());
     snprintf(full, sizeof full, "%snext", program);
-    cr_assert_eq(weir_session_pull(r->session, full, &best, 5000), WEIR_OK, "%s", weir_error());
-    cr_assert_eq(weir_session_wait(r->session, 5000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_pull(r->session, full, &best, 60000), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_session_wait(r->session, 60000), WEIR_OK, "%s", weir_error());
     return next;
 }
 

@@ -45,18 +45,32 @@ static void each(const lm_config *c, visit_fn visit, void *ctx)
             }
 }
 
+enum { VALUES_MAX = 64 };
+
+/* The writer borrows values until it has finished. */
+struct writing {
+    weir_checkpoint_writer *writer;
+    float *value[VALUES_MAX];
+    int count;
+};
+
 static void write_value(void *ctx, const char *name, const weir_shape *shape, float *value)
 {
+    struct writing *w = ctx;
     const weir_checkpoint_value of = {.name = name, .kind = WEIR_PARAMETER, .slots = 1, .value = {value, WEIR_F32, *shape}};
-    cr_assert_eq(weir_checkpoint_add(ctx, &of), WEIR_OK, "%s", weir_error()); /* which borrows it until the end */
+    cr_assert_lt(w->count, VALUES_MAX);
+    w->value[w->count++] = value;
+    cr_assert_eq(weir_checkpoint_add(w->writer, &of), WEIR_OK, "%s", weir_error());
 }
 
 void lm_write_weights(const lm_config *c, const char *path)
 {
-    weir_checkpoint_writer *writer = weir_checkpoint_create(path);
-    cr_assert(writer, "%s", weir_error());
-    each(c, write_value, writer);
-    cr_assert_eq(weir_checkpoint_finish(writer), WEIR_OK, "%s", weir_error());
+    struct writing w = {.writer = weir_checkpoint_create(path)};
+    cr_assert(w.writer, "%s", weir_error());
+    each(c, write_value, &w);
+    cr_assert_eq(weir_checkpoint_finish(w.writer), WEIR_OK, "%s", weir_error());
+    for (int i = 0; i < w.count; i++)
+        free(w.value[i]);
 }
 
 static void count_one(void *ctx, const char *name, const weir_shape *shape, float *value)

@@ -60,7 +60,7 @@ static bool take_numbers(struct gguf *g, const char *architecture, const struct 
     return true;
 }
 
-/* What the metadata says besides the members of lm_config. */
+/* Values of the metadata that are not members of lm_config. */
 struct said {
     int experts, key_length, value_length, end, turn_end;
     double scaling_factor, scale, logit_scale;
@@ -76,7 +76,7 @@ static bool take_sizes(struct gguf *g, const struct architecture *a, lm_config *
         {".attention.head_count_kv", &c->kv_heads, 1, NULL, true},
         {".attention.key_length", &s->key_length, 1, NULL, true},
         {".attention.value_length", &s->value_length, 1, NULL, true},
-        {".attention.sliding_window", &c->window, 1, NULL, true},
+        {".attention.sliding_window", &c->window, 0, NULL, true},
         {".attention.scale", NULL, 0, &s->scale, true},
         {".logit_scale", NULL, 0, &s->logit_scale, true},
         {".feed_forward_length", &c->ffn, 1, NULL, false},

@@ -53,6 +53,7 @@ typedef struct trainer_opts {
     bool gradients;     /* the norms of gradients are fetched and logged: see norms.h */
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
+    const char *rates;  /* of weir measure: the time of a step is predicted, and told beside the measured one */
     const char *memory; /* limit per device, "512MiB" */
     const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
     int per_host;       /* devices of one host, if conversions are to go within each first; else 0 */
@@ -100,6 +101,8 @@ typedef struct trainer_opts {
      .help = "write a trace for ui.perfetto.dev"},                                                                    \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
      .help = "save the compiled plan"},                                                                               \
+    {"--rates", OPTIONS_TEXT, &(o).rates, .value = "RATES", .file = OPTIONS_READS,                                    \
+     .help = "print predicted beside measured seconds of a step, by a file of weir measure"},                         \
     {"--with-graph", OPTIONS_FLAG, &(o).with_graph,                                                                   \
      .help = "with --plan: keep the model's graph in the plan, for weir check --graph"},                              \
     SAVER_OPTIONS((o).saver)
@@ -152,6 +155,7 @@ typedef struct trainer {
     double norm[NORMS_MAX];  /* of its gradients; NAN if the step was skipped */
     double judged;           /* what the judge said last; NAN before it */
     int judged_at;           /* steps that were done then */
+    double predicted;        /* seconds of a step; 0: nobody asked */
     double seconds;          /* of all steps of this process together */
     uint64_t base_rss;       /* before the session was opened */
     uint64_t peak_rss;       /* after training */
