@@ -22,6 +22,7 @@ typedef struct continuation {
     weir_session *session;
     struct token_ids ids;        /* the prompt, then what is written */
     struct shown shown;
+    struct decoder decoder;
 } continuation;
 
 static bool encode(continuation *c, const char *prompt)
@@ -111,7 +112,7 @@ static weir_status step(continuation *c, size_t at, uint32_t *next)
 static void show(continuation *c, uint32_t id)
 {
     size_t bytes = 0;
-    const char *token = tokenizer_bytes(c->tokenizer, id, &bytes);
+    const char *token = decoder_next(&c->decoder, id, &bytes);
     for (size_t i = 0; token && i < bytes; i++)
         shown_byte(&c->shown, (unsigned char)token[i]);
 }
@@ -142,6 +143,7 @@ static int write_and_tell(continuation *c, const sample_opts *opts)
     const size_t prompt = c->ids.count;
     const double start = measure_seconds();
     c->shown.to = stdout;
+    c->decoder = (struct decoder){.tokenizer = c->tokenizer};
     const weir_status status = write_tokens(c, opts);
     const double seconds = measure_seconds() - start;
     shown_end(&c->shown);

@@ -1,9 +1,10 @@
-/* weir-gpt: trains a GPT on text, byte by byte, on as many devices as asked, and lets it write some; or on token ids.
+/* weir-gpt: trains a GPT on text, byte by byte or by a tokenizer, on as many devices as asked, and lets it write some; or on token ids.
  *
  *     weir-gpt                                          one device, on the project's own sources
  *     weir-gpt --dp 2 --pp 2 --micro 4 --text book.txt  two pipeline stages of two devices
  *     weir-gpt --tokens 'train_*.bin' --vocab 50257     token ids that another program made
  *     weir-gpt --model DIR --lora 8 --chat talks.jsonl  a LoRA adapter beside a language model
+ *     weir-gpt --tokenizer tokenizer.json --text a.txt  text as the tokens of a model
  *     weir-gpt --load DIR --prompt "Once" --sample 500  no training: what a checkpoint's model writes
  */
 #include "apps/common/model/evaluate.h"
@@ -62,8 +63,8 @@ static weir_status write_and_tell(sampler *s)
     interrupt_stops(NULL);
     double seconds = measure_seconds() - start;
     if (!status && !interrupt_caught() && s->to && s->opts->bytes)
-        fprintf(stderr, "%d bytes written in %s, %.3f ms each\n", s->opts->bytes, measure_time_text(seconds, time),
-                1e3 * seconds / s->opts->bytes);
+        fprintf(stderr, "%d %s written in %s, %.3f ms each\n", s->opts->bytes, s->opts->tokenizer ? "tokens" : "bytes",
+                measure_time_text(seconds, time), 1e3 * seconds / s->opts->bytes);
     return status;
 }
 
@@ -91,17 +92,18 @@ static int use_loaded(sampler *s)
 }
 
 /* Without training: the model is that of a checkpoint. One rank does it. */
-static int load_and_write(const char *path, const char *validate, gpt_config c, const sample_opts *opts)
+static int load_and_write(const char *path, const corpus_opts *data, gpt_config c, const sample_opts *opts)
 {
     char why[1024] = "";
     corpus held_out = {.tokens = NULL};
     sampler s = {0};
     interrupt_catch(NULL);
+    c.vocab = opts->tokenizer ? (int)tokenizer_size(opts->tokenizer) : 0;
     weir_checkpoint *from = weir_checkpoint_open(path);
     int status = !from ? options_wrong(program, "--load: %s", options_error(program))
                  : gpt_sizes(from, &c, why, sizeof why) ? -1 : options_wrong(program, "--load: %s", why);
-    if (status < 0 && validate)
-        status = corpus_open_text(&held_out, validate, &c);
+    if (status < 0 && data->validate)
+        status = corpus_open_text(&held_out, data, &c);
     c.layout = (layout){0};
     if (status < 0 && sample_open(&s, &c, opts, stdout))
         status = options_failed(program);
@@ -131,7 +133,7 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
     bool whole = status < 0 && !trainer_interrupted(t);
     if (whole && t->judge.name && t->judged_at == t->done && ranks_first())
         fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (whole && sample->bytes && !from->tokens && write_trained(t->session, c, sample))
+    if (whole && sample->bytes && (!from->tokens || sample->tokenizer) && write_trained(t->session, c, sample))
         status = options_failed(program);
     return trainer_end(t, status);
 }
@@ -152,26 +154,37 @@ static int check_model(const finetune_opts *o, const corpus_opts *data)
         return options_wrong(program, "%s needs --model", alone);
     if (o->model && o->rank && !finetune_trains(o, data))
         return options_wrong(program, "--lora needs something to train on: --chat, --text or --tokens");
-    if (o->model && data->vocab)
-        return options_wrong(program, "--vocab is not for --model, which has its own");
+    if (o->model && (data->vocab || data->tokenizer))
+        return options_wrong(program, "%s is not for --model, which has its own", data->vocab ? "--vocab" : "--tokenizer");
     return -1;
 }
 
-static int run_program(int argc, char **argv)
+/* For texts and for samples. */
+static int read_tokenizer(const char *path, corpus_opts *data, sample_opts *sample, struct tokenizer **read)
+{
+    *read = path ? tokenizer_read(path) : NULL;
+    data->tokenizer = sample->tokenizer = *read;
+    return !path || *read ? -1 : options_wrong(program, "--tokenizer: %s", tokens_error());
+}
+
+/* *read is freed by the caller. */
+static int run_program(int argc, char **argv, struct tokenizer **read)
 {
     gpt_config c = {.layers = 4, .dim = 128, .layout = {1, 1, 1, 1, false}};
     trainer t = {.program = program, .opts = {.steps = 300, .saver.keep = SAVER_KEEP_DEFAULT}, .items = "tokens"};
     sample_opts sample = {.bytes = 300, .temperature = 0.8, .prompt = "/* "};
     corpus_opts data = {.vocab = 0};
     finetune_opts tune = {.model = NULL};
-    const char *loaded = NULL;
+    const char *loaded = NULL, *tokenizer = NULL;
     double lr = 0;
     const options_entry table[] = {
         {"--text", OPTIONS_LIST, &data.files, .several = true, .value = "FILE...", .file = OPTIONS_READS,
          .help = "files to train on; default: the project's sources"},
         {"--tokens", OPTIONS_LIST, &data.tokens, .several = true, .value = "FILE...",
-         .help = "train on token ids, in files or patterns as 'data/*.bin': u16, llm.c's .bin or .npy; no text is written then"},
-        {"--vocab", OPTIONS_INT, &data.vocab, .min = 1, .max = 1e7, .help = "with --tokens: ids are 0 to N - 1 [50257, of GPT-2]"},
+         .help = "train on token ids, in files or patterns as 'data/*.bin': u16, llm.c's .bin or .npy; no text is written then without --tokenizer"},
+        {"--tokenizer", OPTIONS_TEXT, &tokenizer, .value = "FILE", .file = OPTIONS_READS,
+         .help = "train on a text's tokens, and write them: a tokenizer.json, tekken.json, tokenizer.model or GGUF file, or the folder of a model"},
+        {"--vocab", OPTIONS_INT, &data.vocab, .min = 1, .max = 1e7, .help = "with --tokens or --tokenizer: ids are 0 to N - 1 [the tokenizer's; or 50257, of GPT-2]"},
         {"--validate", OPTIONS_TEXT, &data.validate, .value = "FILE", .file = OPTIONS_READS,
          .help = "file to evaluate on; default: the last tenth of the text or tokens, held out"},
         {"--layers", OPTIONS_INT, &c.layers, .min = 1, .max = 1000, .help = "transformer blocks"},
@@ -188,16 +201,18 @@ static int run_program(int argc, char **argv)
         {"--load", OPTIONS_TEXT, &loaded, .value = "PATH", .file = OPTIONS_READS,
          .help = "do not train; write text with the model of a checkpoint, or of a .safetensors or .gguf file"},
         FINETUNE_OPTIONS(tune),
-        {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end"},
+        {"--sample", OPTIONS_INT, &sample.bytes, .min = 0, .max = 1e6, .help = "bytes to write at the end, or tokens of --tokenizer"},
         {"--temperature", OPTIONS_REAL, &sample.temperature, .min = 0, .max = 100,
          .help = "sampling temperature; 0: always the likeliest byte"},
         {"--prompt", OPTIONS_TEXT, &sample.prompt, .help = "text that the sample continues"},
         {.name = NULL},
     };
-    const options_spec spec = {program, "Train a GPT on text, byte by byte, or on token ids.", table};
+    const options_spec spec = {program, "Train a GPT on text, byte by byte or by a tokenizer, or on token ids.", table};
     int status = options_parse(&spec, argc, argv);
     corpus from = {.tokens = NULL};
     sample.seed = t.opts.seed;
+    if (status < 0)
+        status = read_tokenizer(tokenizer, &data, &sample, read);
     if (status < 0 && !*sample.prompt)
         status = options_wrong(program, "--prompt must not be empty");
     if (status < 0 && loaded && data.tokens.count)
@@ -210,7 +225,7 @@ static int run_program(int argc, char **argv)
     if (status < 0 && tune.model)
         return ranks_first() ? continue_text(program, tune.model, tune.adapter, &sample) : 0;
     if (status < 0 && loaded)
-        return ranks_first() ? load_and_write(loaded, data.validate, c, &sample) : 0;
+        return ranks_first() ? load_and_write(loaded, &data, c, &sample) : 0;
     set_sizes(&c);
     lr = lr ? lr : 2e-3;
     if (status < 0)
@@ -231,6 +246,9 @@ static int run_program(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    struct tokenizer *read = NULL;
     streams_begin();
-    return streams_end(program, run_program(argc, argv));
+    const int status = run_program(argc, argv, &read);
+    tokenizer_free(read);
+    return streams_end(program, status);
 }

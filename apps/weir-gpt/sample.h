@@ -11,14 +11,16 @@
 
 #include "apps/common/model/shown.h"
 #include "apps/common/model/writer.h"
+#include "apps/common/tokens/tokenizer.h"
 
 #include <stdio.h>
 
 typedef struct sample_opts {
-    int bytes;            /* how many to write */
+    int bytes;            /* how many bytes to write, or tokens of the tokenizer */
     double temperature;   /* 0: always the likeliest byte */
     const char *prompt;   /* what it goes on from */
     uint64_t seed;
+    const struct tokenizer *tokenizer; /* borrowed. NULL: tokens are bytes */
 } sample_opts;
 
 typedef struct sampler {
@@ -26,7 +28,10 @@ typedef struct sampler {
     FILE *to;
     struct shown shown;            /* what is written to it */
     writer *writer;          /* owned */
-    uint64_t drawn;          /* bytes so far */
+    uint64_t drawn;          /* tokens so far */
+    struct decoder decoder;
+    struct token_ids prompt; /* owned, as the weights */
+    double *weight;          /* [vocab] */
 } sampler;
 
 /* To be closed, also after a failure. `to` is NULL where nothing is to be written: on all ranks but the first. */

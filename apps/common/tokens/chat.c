@@ -4,6 +4,7 @@
  * two special tokens all texts are one run, which is encoded as a whole, as transformers encodes a template's result. Where a reply
  * begins within a run, its first token is the first that begins there or later; the lengths of the tokens tell which one that is.
  */
+#define _GNU_SOURCE
 #include "apps/common/tokens/chat.h"
 
 #include "apps/common/tokens/chat_table.h"
@@ -27,25 +28,29 @@ struct talk {
 
 /* ---- families ---- */
 
-/* The template's own system message stands between these two, as a literal of Jinja. */
+/* Literals of Jinja write a line's end as it is, or as \\n. A copy of the text, with the first. NULL: no memory. */
+static char *with_lines(const char *text)
+{
+    char *made = malloc(strlen(text) + 1), *to = made;
+    for (; made && *text; text++) {
+        const bool line = text[0] == '\\' && text[1] == 'n';
+        *to++ = line ? '\n' : *text;
+        text += line;
+    }
+    if (made)
+        *to = '\0';
+    return made;
+}
+
+/* The template's own system message stands between these two, as a literal. */
 static bool set_system(struct chat *c, const char *text)
 {
-    static const char before[] = "<|im_start|>system\\n", after[] = "<|im_end|>";
-    for (const char *at = text; (at = strstr(at, before));) {
-        const char *const end = strstr(at += strlen(before), after);
-        const size_t length = strcspn(at, "'\"");
-        if (!end || (size_t)(end - at) > length)
-            continue;
-        c->system = calloc(1, (size_t)(end - at) + 1);
-        if (!c->system)
-            return tokens_failed("no memory for a chat template");
-        for (char *to = c->system; at < end; at++) {
-            const bool newline = at[0] == '\\' && at[1] == 'n';
-            *to++ = newline ? '\n' : *at;
-            at += newline;
+    static const char before[] = "<|im_start|>system\n", after[] = "<|im_end|>";
+    for (const char *at = text, *end; (at = strstr(at, before)) && (end = strstr(at += strlen(before), after));)
+        if (strcspn(at, "'\"") >= (size_t)(end - at)) {
+            c->system = strndup(at, (size_t)(end - at));
+            return c->system || tokens_failed("no memory for a chat template");
         }
-        return true;
-    }
     return true;
 }
 
@@ -59,11 +64,16 @@ static bool is_of(const struct chat_family *f, const char *text)
 
 bool chat_set_template(struct chat *c, const char *text)
 {
+    char *lines = with_lines(text);
+    if (!lines)
+        return tokens_failed("no memory for a chat template");
     chat_free(c);
     c->has_template = true;
     for (int i = 0; i < chat_family_count && !c->family; i++)
-        c->family = is_of(&chat_families[i], text) ? &chat_families[i] : NULL;
-    return !c->family || !c->family->has_default || set_system(c, text);
+        c->family = is_of(&chat_families[i], lines) ? &chat_families[i] : NULL;
+    const bool ok = !c->family || !c->family->has_default || set_system(c, lines);
+    free(lines);
+    return ok;
 }
 
 void chat_set_tekken(struct chat *c, const char *version)

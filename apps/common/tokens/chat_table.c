@@ -26,7 +26,7 @@ const struct chat_family chat_families[] = {
      .system_before = HEADER("system") "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", .system_after = "<|eot_id|>", LLAMA3},
     {.name = "Llama 3", .has = {"<|start_header_id|>", "<|eot_id|>", "trim"}, .lacks = {"Today Date"}, .system = CHAT_SYSTEM_TURN,
      .system_before = HEADER("system"), .system_after = "<|eot_id|>", LLAMA3},
-    {.name = "Llama 2", .has = {"<<SYS>>\\n", "bos_token + '[INST] ' + content.strip() + ' [/INST]'", "' '  + content.strip() + ' ' + eos_token"},
+    {.name = "Llama 2", .has = {"<<SYS>>\n", "bos_token + '[INST] ' + content.strip() + ' [/INST]'", "' '  + content.strip() + ' ' + eos_token"},
      .system = CHAT_SYSTEM_FIRST_USER, .system_before = "<<SYS>>\n", .system_after = "\n<</SYS>>\n\n", .user_before = "\1[INST] ",
      .user_after = " [/INST]", .opening = "", .reply_before = " ", .reply_end = " \2", .trim = CHAT_TRIM, .alternates = true},
     {.name = "Mistral v3", .has = {"\"[INST] \" + message[\"content\"] + \"[/INST]\"", "\" \" + message[\"content\"]|trim + eos_token"}, MISTRAL,

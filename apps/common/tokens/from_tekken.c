@@ -4,8 +4,8 @@
  *     "vocab": [{"rank": 0, "token_bytes": "AA=="}, ...]
  *     "special_tokens": [{"rank": 0, "token_str": "<unk>"}, ...]     absent in the first files, whose special tokens are listed below
  *
- * Special tokens have the first ids; the token of rank r has the id r more than there are of them. Of two merges the one whose token
- * has the lower rank comes first, and a piece that is a token is not merged, as in tiktoken. Special tokens without a name are
+ * Special tokens have the first ids; the token of rank r has the id r more than there are of them. The merge whose token
+ * has the lowest rank comes first, and a piece that is a token is not merged, as in tiktoken. Special tokens without a name are
  * called <SPECIAL_n>.
  */
 #include "apps/common/tokens/inside.h"

@@ -127,6 +127,12 @@ uint32_t tokenizer_size(const struct tokenizer *t)
     return t->bpe.vocab.size;
 }
 
+bool tokenizer_end(const struct tokenizer *t, uint32_t *id)
+{
+    *id = t->end;
+    return t->end != VOCAB_NONE;
+}
+
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *bytes)
 {
     const struct vocab *v = &t->bpe.vocab;
