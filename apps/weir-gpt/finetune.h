@@ -27,7 +27,7 @@ typedef struct finetune_opts {
     {"--model", OPTIONS_TEXT, &(o).model, .value = "PATH", .file = OPTIONS_READS,                                     \
      .help = "a language model: a GGUF file or a folder of Hugging Face. With --text, --tokens or --chat FILE: train it further. Else: "    \
              "go on with --prompt"},                                                                                  \
-    {"--chat", OPTIONS_LIST, &(o).chat, .several = true, .value = "FILE...", .file = OPTIONS_READS,                   \
+    {"--chat", OPTIONS_LIST, &(o).chat, .several = true, .optional = true, .value = "FILE...", .file = OPTIONS_READS,                   \
      .help = "with --model: train on conversations, a line of JSON each: {\"messages\": [{\"role\", \"content\"}, ...]}"},             \
     {"--lora", OPTIONS_INT, &(o).rank, .min = 1, .max = ADAPTER_RANK_MAX, .value = "RANK",                            \
      .help = "with --model: train a LoRA adapter of this rank, and leave the model as it is"},                        \
