@@ -166,12 +166,14 @@ static void set_sizes(gpt_config *c)
 static int check_model(const finetune_opts *o, const corpus_opts *data)
 {
     const char *alone = o->chat.count ? "--chat" : o->rank ? "--lora" : o->adapter ? "--adapter" : NULL;
+    if (o->chat.bare && !o->chat.count)
+        return options_wrong(program, "--chat needs a file of conversations to train on");
     if (!o->model && alone)
         return options_wrong(program, "%s needs --model", alone);
     if (o->model && o->rank && !finetune_trains(o, data))
         return options_wrong(program, "--lora needs something to train on: --chat, --text or --tokens");
-    if (o->model && data->vocab)
-        return options_wrong(program, "--vocab is not for --model, which has its own");
+    if (o->model && (data->vocab || data->tokenizer))
+        return options_wrong(program, "%s is not for --model, which has its own", data->vocab ? "--vocab" : "--tokenizer");
     return -1;
 }
 

@@ -241,7 +241,7 @@ static inline bool gguf_find(struct gguf *g, struct gguf_value *wanted, int coun
 {
     uint64_t tensors, pairs;
     char key[GGUF_KEY_BYTES];
-    g->at = 0;
+    g->at = 0; /* it may have been called before */
     bool ok = gguf_take_counts(g, &tensors, &pairs);
     for (uint64_t i = 0; i < pairs && ok; i++) {
         struct gguf_value v = {.key = NULL};
