@@ -166,8 +166,6 @@ static void set_sizes(gpt_config *c)
 static int check_model(const finetune_opts *o, const corpus_opts *data)
 {
     const char *alone = o->chat.count ? "--chat" : o->rank ? "--lora" : o->adapter ? "--adapter" : NULL;
-    if (o->chat.bare && !o->chat.count)
-        return options_wrong(program, "--chat needs a file of conversations to train on");
     if (!o->model && alone)
         return options_wrong(program, "%s needs --model", alone);
     if (o->model && o->rank && !finetune_trains(o, data))
