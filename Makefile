@@ -163,7 +163,7 @@ all tests net deploy: $(if $(UCX),$(UCX_LINKS))
 LEVEL_v3      := -march=x86-64-v3
 LEVEL_v4      := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16
 # All share amx.c, which knows whether AMX and AVX512_BF16 are used, and is the same for every processor.
-LEVEL_SRC     := graph/base/half.c $(filter-out kernels/table/registry.c kernels/table/levels.c kernels/matmul/amx.c,$(filter kernels/%,$(LIB_SRC)))
+LEVEL_SRC     := graph/base/half.c graph/base/blocks.c $(filter-out kernels/table/registry.c kernels/table/levels.c kernels/matmul/amx.c,$(filter kernels/%,$(LIB_SRC)))
 LEVEL_OBJ     := $(LEVELS:%=$(OUT)/level_%.o)
 $(OUT)/kernels/table/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
 PARTIAL        = $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel)
