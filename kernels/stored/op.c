@@ -187,15 +187,6 @@ static weir_status linear_stored_dx_cpu(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
-static void linear_stored_dx_grad(weir_grad_args *args)
-{
-    weir_tensor *in[2] = {args->dout[0], args->in[1]}, *dx_dy[2] = {args->in[0], args->dout[0]};
-    if (args->needed[0])
-        args->din[0] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_stored, NULL, in, 2, args->attrs}, NULL);
-    if (args->needed[1])
-        args->din[1] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_dw, NULL, dx_dy, 2, NULL}, NULL);
-}
-
 const weir_op op_linear_stored_dx = {
     .name = "linear_stored_dx",
     .fields = stored_fields,
@@ -206,7 +197,6 @@ const weir_op op_linear_stored_dx = {
     .out_count = 1,
     .infer = linear_stored_dx_infer,
     .signatures = linear_stored_dx_signatures,
-    .grad = linear_stored_dx_grad,
     .cost = stored_cost,
     .workspace = linear_stored_dx_workspace,
     .kernel = {[WEIR_CPU] = linear_stored_dx_cpu},
