@@ -10,27 +10,27 @@ _Static_assert((int)PANEL_ROWS == (int)LANES, "a row of a panel is a vector");
 
 #ifdef VECTOR_ROWS
 
-/* Where VECTOR_ROWS rows of a block go: rows of the weight, and the first row of the panel. */
+/* Where VECTOR_ROWS rows of a block go: into these columns of a panel. */
 typedef struct place {
-    const unsigned char *const *rows;
-    panel *to;
-    int64_t unit; /* of the panel, the first of the block */
-    int first;
+    const unsigned char *rows; /* their blocks, `step` bytes apart */
+    int64_t step;
+    uint8_t *q;
+    float *scales, *minima;
 } place;
 
 VECTOR void put_words(const place *p, int64_t word, words q)
 {
-    memcpy(p->to->q + (word * PANEL_ROWS + p->first) * 4, &q, sizeof q);
+    memcpy(p->q + word * PANEL_ROWS * 4, &q, sizeof q);
 }
 
 VECTOR void put_scales(const place *p, int64_t unit, reals scale)
 {
-    memcpy(&p->to->scales[unit][p->first], &scale, sizeof scale);
+    memcpy(p->scales + unit * PANEL_ROWS, &scale, sizeof scale);
 }
 
 VECTOR void put_minima(const place *p, int64_t unit, reals minimum)
 {
-    memcpy(&p->to->minima[unit][p->first], &minimum, sizeof minimum);
+    memcpy(p->minima + unit * PANEL_ROWS, &minimum, sizeof minimum);
 }
 
 /* Four bits of each byte. */
@@ -44,56 +44,56 @@ VECTOR words bits_of(words x, int shift)
 VECTOR void put_four_bits(const place *p, int header, bool five)
 {
     words q[4];
-    const words high = five ? words_of(p->rows, header - 4) : (words){};
-    words_load(p->rows, header, q);
+    const words high = five ? words_of(p->rows + header - 4, p->step) : (words){};
+    words_load(p->rows + header, p->step, q);
     UNROLL
     for (int g = 0; g < 8; g++) {
         const words low = bits_of(q[g % 4], g / 4 * 4);
-        put_words(p, p->unit * 8 + g, five ? add_fifth_bits(low, high, g) : low);
+        put_words(p, g, five ? add_fifth_bits(low, high, g) : low);
     }
 }
 
 VECTOR void put_header(const place *p, bool minimum)
 {
-    const words header = words_of(p->rows, 0);
-    put_scales(p, p->unit, reals_of_f16(header));
+    const words header = words_of(p->rows, p->step);
+    put_scales(p, 0, reals_of_f16(header));
     if (minimum)
-        put_minima(p, p->unit, reals_of_f16(header >> 16));
+        put_minima(p, 0, reals_of_f16(header >> 16));
 }
 
-static void unpack_q4_0(const place *p)
+VECTOR void block_q4_0(const place *p)
 {
     put_header(p, false);
     put_four_bits(p, 2, false);
 }
 
-static void unpack_q4_1(const place *p)
+VECTOR void block_q4_1(const place *p)
 {
     put_header(p, true);
     put_four_bits(p, 4, false);
 }
 
-static void unpack_q5_0(const place *p)
+VECTOR void block_q5_0(const place *p)
 {
     put_header(p, false);
     put_four_bits(p, 6, true);
 }
 
-static void unpack_q5_1(const place *p)
+VECTOR void block_q5_1(const place *p)
 {
     put_header(p, true);
     put_four_bits(p, 8, true);
 }
 
-static void unpack_q8_0(const place *p)
+VECTOR void block_q8_0(const place *p)
 {
     words q[4];
     put_header(p, false);
     UNROLL
     for (int g = 0; g < 8; g++) {
         if (g % 4 == 0)
-            words_load(p->rows, 2 + 4 * g, q);
-        put_words(p, p->unit * 8 + g, q[g % 4] ^ 0x80808080);
+            words_load(p->rows + 2 + 4 * g, p->step, q);
+        put_words(p, g, q[g % 4] ^ 0x80808080);
     }
 }
 
@@ -103,26 +103,26 @@ static void unpack_q8_0(const place *p)
 VECTOR void put_scales_of_six_bits(const place *p)
 {
     words h[4];
-    words_load(p->rows, 0, h);
+    words_load(p->rows, p->step, h);
     const reals d = reals_of_f16(h[0]), least = -reals_of_f16(h[0] >> 16);
     const words scale[2] = {h[1] & 0x3F3F3F3F, (h[3] & 0x0F0F0F0F) | (h[1] >> 6 & 0x03030303) << 4};
     const words minimum[2] = {h[2] & 0x3F3F3F3F, (h[3] >> 4 & 0x0F0F0F0F) | (h[2] >> 6 & 0x03030303) << 4};
     UNROLL
     for (int j = 0; j < 8; j++) {
-        put_scales(p, p->unit + j, d * reals_of(scale[j / 4] >> j % 4 * 8 & 255));
-        put_minima(p, p->unit + j, least * reals_of(minimum[j / 4] >> j % 4 * 8 & 255));
+        put_scales(p, j, d * reals_of(scale[j / 4] >> j % 4 * 8 & 255));
+        put_minima(p, j, least * reals_of(minimum[j / 4] >> j % 4 * 8 & 255));
     }
 }
 
-static void unpack_q4_k(const place *p)
+VECTOR void block_q4_k(const place *p)
 {
     words q[4];
     put_scales_of_six_bits(p);
     for (int part = 0; part < 8; part++) { /* of 16 bytes: the first or second half of two units */
-        words_load(p->rows, 16 + 16 * part, q);
+        words_load(p->rows + 16 + 16 * part, p->step, q);
         UNROLL
         for (int g = 0; g < 8; g++)
-            put_words(p, (p->unit + part / 2 * 2 + g / 4) * 8 + part % 2 * 4 + g % 4, bits_of(q[g % 4], g / 4 * 4));
+            put_words(p, (part / 2 * 2 + g / 4) * 8 + part % 2 * 4 + g % 4, bits_of(q[g % 4], g / 4 * 4));
     }
 }
 
@@ -130,73 +130,105 @@ static void unpack_q4_k(const place *p)
 VECTOR void put_six_bits(const place *p, int half)
 {
     words high[2][4];
-    words_load(p->rows, 128 + 32 * half, high[0]);
-    words_load(p->rows, 144 + 32 * half, high[1]);
+    words_load(p->rows + 128 + 32 * half, p->step, high[0]);
+    words_load(p->rows + 144 + 32 * half, p->step, high[1]);
     UNROLL
     for (int part = 0; part < 4; part++) {
         words low[4];
-        words_load(p->rows, 64 * half + 16 * part, low);
+        words_load(p->rows + 64 * half + 16 * part, p->step, low);
         UNROLL
         for (int g = 0; g < 8; g++) {
             const int unit = part + g / 4 * 4;
             const words upper = (high[part % 2][g % 4] >> unit / 2 * 2 & 0x03030303) << 4;
-            put_words(p, (p->unit + 8 * half + unit) * 4 + g % 4, bits_of(low[g % 4], g / 4 * 4) | upper);
+            put_words(p, (8 * half + unit) * 4 + g % 4, bits_of(low[g % 4], g / 4 * 4) | upper);
         }
     }
 }
 
-static void unpack_q6_k(const place *p)
+VECTOR void block_q6_k(const place *p)
 {
     words scale[4];
-    words_load(p->rows, 192, scale);
-    const reals d = reals_of_f16(words_of(p->rows, 206) >> 16);
+    words_load(p->rows + 192, p->step, scale);
+    const reals d = reals_of_f16(words_of(p->rows + 206, p->step) >> 16);
     UNROLL
     for (int unit = 0; unit < 16; unit++)
-        put_scales(p, p->unit + unit, d * __builtin_convertvector((whole_words)(scale[unit / 4] << (24 - unit % 4 * 8)) >> 24, reals));
+        put_scales(p, unit, d * __builtin_convertvector((whole_words)(scale[unit / 4] << (24 - unit % 4 * 8)) >> 24, reals));
     put_six_bits(p, 0);
     put_six_bits(p, 1);
 }
 
-static void (*const unpackers[])(const place *p) = {
-    [WEIR_Q4_0] = unpack_q4_0, [WEIR_Q4_1] = unpack_q4_1, [WEIR_Q5_0] = unpack_q5_0, [WEIR_Q5_1] = unpack_q5_1,
-    [WEIR_Q8_0] = unpack_q8_0, [WEIR_Q4_K] = unpack_q4_k, [WEIR_Q6_K] = unpack_q6_k,
-};
+/* ---- all ---- */
 
-static void unpack_block(const stored_weight *w, const unsigned char *const rows[PANEL_ROWS], int64_t unit, panel *to)
+/* `blocks` blocks of each of 16 rows. elements, bytes: of a block */
+VECTOR void unpack(void (*block)(const place *p), int elements, int bytes, int units, const unsigned char *rows, int64_t step, int64_t blocks,
+                   panel *to)
 {
-    for (int first = 0; first < PANEL_ROWS; first += VECTOR_ROWS)
-        unpackers[w->format](&(place){rows + first, to, unit, first});
+    for (int64_t b = 0; b < blocks; b++)
+        for (int r = 0; r < PANEL_ROWS; r += VECTOR_ROWS)
+            block(&(place){rows + r * step + b * bytes, step, to->q + (b * elements * PANEL_ROWS + r * 4), to->scales[b * units] + r,
+                           to->minima[b * units] + r});
+}
+
+/* name, elements, bytes and units of a block */
+#define FORMATS(X)                                                                                           \
+    X(Q4_0, q4_0, 32, 18, 1) X(Q4_1, q4_1, 32, 20, 1) X(Q5_0, q5_0, 32, 22, 1) X(Q5_1, q5_1, 32, 24, 1)       \
+    X(Q8_0, q8_0, 32, 34, 1) X(Q4_K, q4_k, 256, 144, 8) X(Q6_K, q6_k, 256, 210, 16)
+
+#define X(name, block, elements, bytes, units)                                                                     \
+    static void unpack_##block(const unsigned char *rows, int64_t step, int64_t blocks, panel *to)                 \
+    {                                                                                                              \
+        unpack(block_##block, elements, bytes, units, rows, step, blocks, to);                                     \
+    }
+FORMATS(X)
+#undef X
+
+static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, panel *to)
+{
+    static void (*const unpackers[])(const unsigned char *rows, int64_t step, int64_t blocks, panel *to) = {
+#define X(name, block, elements, bytes, units) [WEIR_##name] = unpack_##block,
+        FORMATS(X)
+#undef X
+    };
+    unpackers[w->format](rows, step, blocks, to);
 }
 
 #else
 
-static void unpack_block(const stored_weight *w, const unsigned char *const rows[PANEL_ROWS], int64_t unit, panel *to)
+/* Unit `inner` of a block of each row. */
+static void unpack_unit(const stored_weight *w, const unsigned char *rows, int64_t step, int inner, int64_t unit, panel *to)
 {
     const int words = w->is->unit / 4;
-    for (int inner = 0; inner < w->is->elements / w->is->unit; inner++, unit++)
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            block_unit read;
-            block_unit_read(w->format, rows[r], inner, &read);
-            for (int i = 0; i < words; i++)
-                memcpy(to->q + ((unit * words + i) * PANEL_ROWS + r) * 4, read.q + 4 * i, 4);
-            to->scales[unit][r] = read.scale;
-            to->minima[unit][r] = read.minimum;
-        }
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        block_unit read;
+        block_unit_read(w->format, rows + r * step, inner, &read);
+        for (int i = 0; i < words; i++)
+            memcpy(to->q + ((unit * words + i) * PANEL_ROWS + r) * 4, read.q + 4 * i, 4);
+        to->scales[unit][r] = read.scale;
+        to->minima[unit][r] = read.minimum;
+    }
+}
+
+static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, panel *to)
+{
+    const int units = w->is->elements / w->is->unit;
+    for (int64_t unit = 0; unit < blocks * units; unit++)
+        unpack_unit(w, rows + unit / units * w->is->bytes, step, (int)(unit % units), unit, to);
 }
 
 #endif
 
 void panel_unpack(const stored_weight *w, int64_t row, int64_t count, int64_t from, int64_t elements, panel *to)
 {
-    const block_format *is = w->is;
-    const unsigned char *rows[PANEL_ROWS];
-    for (int r = 0; r < PANEL_ROWS; r++)
-        rows[r] = w->at + (row + (r < count ? r : count - 1)) * w->row_bytes + from / is->elements * is->bytes;
-    for (int64_t i = 0; i < elements; i += is->elements) {
-        unpack_block(w, rows, i / is->unit, to);
-        for (int r = 0; r < PANEL_ROWS; r++)
-            rows[r] += is->bytes;
+    const int64_t blocks = elements / w->is->elements, bytes = blocks * w->is->bytes;
+    const unsigned char *rows = w->at + row * w->row_bytes + from / w->is->elements * w->is->bytes;
+    if (count == PANEL_ROWS) {
+        unpack_rows(w, rows, w->row_bytes, blocks, to);
+        return;
     }
+    memset(to->few, 0, sizeof to->few);
+    for (int64_t r = 0; r < count; r++)
+        memcpy(to->few[r], rows + r * w->row_bytes, (size_t)bytes);
+    unpack_rows(w, to->few[0], sizeof to->few[0], blocks, to);
 }
 
 typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));

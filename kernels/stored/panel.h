@@ -4,7 +4,7 @@
  *     scales    of each unit 16
  *     minima    of each unit 16, where the format has them
  *
- * A word of four bytes is what a product of bytes takes at once (VPDPBUSD). Rows that do not exist repeat the last one.
+ * A word of four bytes is what a product of bytes takes at once (VPDPBUSD). Rows that do not exist are zeros.
  */
 #ifndef KERNELS_STORED_PANEL_H
 #define KERNELS_STORED_PANEL_H
@@ -15,6 +15,7 @@ enum {
     PANEL_ROWS = 16,
     PANEL_ELEMENTS = 2048, /* of a row, at most */
     PANEL_UNITS = PANEL_ELEMENTS / 16,
+    PANEL_BYTES = PANEL_ELEMENTS / 32 * 34, /* of the largest blocks */
 };
 
 /* Owns its memory; 64-byte aligned. */
@@ -22,6 +23,7 @@ typedef struct panel {
     uint8_t q[PANEL_ELEMENTS * PANEL_ROWS];
     float scales[PANEL_UNITS][PANEL_ROWS];
     float minima[PANEL_UNITS][PANEL_ROWS];
+    unsigned char few[PANEL_ROWS][PANEL_BYTES]; /* blocks, where there are fewer rows */
 } panel;
 
 /* Rows [row, row + count), count <= 16, elements [from, from + elements), both multiples of a block's. */

@@ -38,10 +38,10 @@ VECTOR uint32_t word_at(const unsigned char *at)
     return word;
 }
 
-VECTOR __m128i four_words(const unsigned char *const *rows, int64_t offset)
+VECTOR __m128i four_words(const unsigned char *rows, int64_t step)
 {
-    return _mm_set_epi32((int)word_at(rows[3] + offset), (int)word_at(rows[2] + offset), (int)word_at(rows[1] + offset),
-                         (int)word_at(rows[0] + offset));
+    return _mm_set_epi32((int)word_at(rows + 3 * step), (int)word_at(rows + 2 * step), (int)word_at(rows + step),
+                         (int)word_at(rows));
 }
 
 #if VECTOR_ROWS == 16
@@ -49,20 +49,20 @@ VECTOR __m128i four_words(const unsigned char *const *rows, int64_t offset)
 #define V(name) _mm512_##name
 typedef __m512i vector;
 
-/* Sixteen bytes of rows[0], rows[4], rows[8] and rows[12]. */
-VECTOR vector every_fourth(const unsigned char *const *rows, int64_t offset)
+/* Sixteen bytes of rows 0, 4, 8 and 12, which are `step` bytes apart. */
+VECTOR vector every_fourth(const unsigned char *rows, int64_t step)
 {
-    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows[0] + offset)), sixteen_bytes(rows[4] + offset), 1);
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows)), sixteen_bytes(rows + 4 * step), 1);
     const __m256i high =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows[8] + offset)), sixteen_bytes(rows[12] + offset), 1);
+        _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows + 8 * step)), sixteen_bytes(rows + 12 * step), 1);
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
-/* The word at `offset` of each row. */
-VECTOR words words_of(const unsigned char *const *rows, int64_t offset)
+/* The first word of each row. */
+VECTOR words words_of(const unsigned char *rows, int64_t step)
 {
-    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows, offset)), four_words(rows + 4, offset), 1);
-    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows + 8, offset)), four_words(rows + 12, offset), 1);
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows, step)), four_words(rows + 4 * step, step), 1);
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows + 8 * step, step)), four_words(rows + 12 * step, step), 1);
     return (words)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
@@ -88,14 +88,14 @@ VECTOR words add_fifth_bits(words q, words high, int group)
 #define V(name) _mm256_##name
 typedef __m256i vector;
 
-VECTOR vector every_fourth(const unsigned char *const *rows, int64_t offset)
+VECTOR vector every_fourth(const unsigned char *rows, int64_t step)
 {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows[0] + offset)), sixteen_bytes(rows[4] + offset), 1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(sixteen_bytes(rows)), sixteen_bytes(rows + 4 * step), 1);
 }
 
-VECTOR words words_of(const unsigned char *const *rows, int64_t offset)
+VECTOR words words_of(const unsigned char *rows, int64_t step)
 {
-    return (words)_mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows, offset)), four_words(rows + 4, offset), 1);
+    return (words)_mm256_inserti128_si256(_mm256_castsi128_si256(four_words(rows, step)), four_words(rows + 4 * step, step), 1);
 }
 
 VECTOR reals reals_of_f16(words x)
@@ -116,11 +116,11 @@ VECTOR words add_fifth_bits(words q, words high, int group)
 
 #endif
 
-/* The four words at `offset` of each row. */
-VECTOR void words_load(const unsigned char *const *rows, int64_t offset, words to[4])
+/* The first four words of each row. */
+VECTOR void words_load(const unsigned char *rows, int64_t step, words to[4])
 {
-    const vector a = every_fourth(rows, offset), b = every_fourth(rows + 1, offset), c = every_fourth(rows + 2, offset),
-                 d = every_fourth(rows + 3, offset);
+    const vector a = every_fourth(rows, step), b = every_fourth(rows + step, step), c = every_fourth(rows + 2 * step, step),
+                 d = every_fourth(rows + 3 * step, step);
     const vector ab = V(unpacklo_epi32)(a, b), ba = V(unpackhi_epi32)(a, b), cd = V(unpacklo_epi32)(c, d), dc = V(unpackhi_epi32)(c, d);
     to[0] = (words)V(unpacklo_epi64)(ab, cd);
     to[1] = (words)V(unpackhi_epi64)(ab, cd);
