@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "kernels/common/ops.h"
 #include "kernels/stored/stored.h"
+#include "tests/support/amx_machine.h"
 #include "tests/support/blocks.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/op_check.h"
@@ -229,6 +230,19 @@ Test(stored, the_bits_of_a_row_depend_on_the_row_alone)
     for (int i = 0; i < ALL; i++)
         for (int exact = 0; exact < 2; exact++)
             check_bits(&all[i], exact);
+}
+
+/* AMX's own tiles, or those of tests/support/amx_machine.h. */
+Test(stored, a_product_of_bf16_by_amx_is_the_same_but_for_rounding)
+{
+    const struct stored bf16 = all[ALL - 1];
+    if (kernel_check_kind() != WEIR_CPU)
+        cr_skip_test("another kind of device");
+    amx_machine_enter();
+    check_product(&bf16, false, 1, 70, 37);
+    check_product(&bf16, false, 40, 131, 96);
+    check_bits(&bf16, false);
+    amx_machine_leave();
 }
 
 /* The dtype of a weight may be wider than its place is aligned. */
