@@ -67,7 +67,7 @@ SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 ONE_THREAD := $(if $(filter thread,$(SAN)),test_keys test_large test_ladder $(notdir $(basename \
                 $(shell grep -LE 'pthread_create|weir_session|run_plan|card_open' tests/kernels/test_*.c tests/graph/verify/test_*.c))))
 SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults test_guide) $(ONE_THREAD),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
-AGAIN      := attention rope box box_in_place class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,cast conv index generate gradients_a gradients_b signatures)#
+AGAIN      := attention rope stored box box_in_place class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,cast conv index generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) transport/ucx/% kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))

@@ -14,6 +14,7 @@
 #include "kernels/common/ops.h"
 #include "kernels/common/opts.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/stored/rounded.h"
 
 #include <string.h>
 #include <weir/ops.h>
@@ -100,8 +101,10 @@ static void stored_cost(const weir_op_args *args, weir_cost *cost)
 static size_t linear_stored_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const stored_weight w = weight_of(args);
-    (void)kind;
-    return stored_product_bytes(&w, attrs_of(args)->f32_activations, shape_rows(&args->in[0].shape));
+    const int64_t rows = shape_rows(&args->in[0].shape);
+    if (kind == WEIR_CUDA)
+        return w.is && !attrs_of(args)->f32_activations ? rounded_bytes(w.is, rows, w.in) : 0;
+    return stored_product_bytes(&w, attrs_of(args)->f32_activations, rows);
 }
 
 static weir_status linear_stored_cpu(const weir_kernel_args *args)

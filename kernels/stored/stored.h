@@ -37,10 +37,10 @@ typedef struct stored_weight {
 
 static inline stored_weight stored_weight_of(int64_t format, weir_dtype dtype, const weir_shape *shape, const void *at)
 {
-    stored_weight w = {.format = (weir_format)format, .is = block_format_of(format), .dtype = dtype, .at = at};
+    stored_weight w = {(weir_format)format, block_format_of(format), dtype, (const unsigned char *)at, 0, 0, 0};
     w.out = shape->dim[0];
     w.in = shape->dim[1] * (w.is ? w.is->elements : 1);
-    w.row_bytes = shape->dim[1] * (int64_t)(w.is ? (size_t)w.is->bytes : weir_dtype_bytes(dtype));
+    w.row_bytes = shape->dim[1] * (w.is ? w.is->bytes : dtype == WEIR_F32 ? 4 : 2);
     return w;
 }
 
@@ -60,6 +60,7 @@ typedef struct stored_product {
     void *workspace;  /* stored_product_bytes(), 64-byte aligned */
 } stored_product;
 
+#ifndef __cplusplus
 void stored_multiply(const stored_product *product);
 size_t stored_product_bytes(const stored_weight *w, bool exact, int64_t rows);
 
@@ -77,5 +78,6 @@ size_t stored_back_bytes(const stored_weight *w);
 
 /* Elements [from, from + count) of row `row` as f32. */
 void stored_read(const stored_weight *w, int64_t row, int64_t from, int64_t count, float *to);
+#endif
 
 #endif

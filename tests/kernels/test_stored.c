@@ -248,7 +248,8 @@ Test(stored, a_product_of_bf16_by_amx_is_the_same_but_for_rounding)
 /* The dtype of a weight may be wider than its place is aligned. */
 Test(stored, a_weight_may_lie_at_any_address)
 {
-    for (int i = 0; i < ALL; i++)
+    const int any = kernel_check_kind() == WEIR_CPU ? ALL : BLOCKED; /* dense weights are aligned on other devices */
+    for (int i = 0; i < any; i++)
         for (int exact = 0; exact < 2; exact++) {
             const struct stored_attrs attrs = {all[i].format, exact};
             const int64_t in = 3 * (unit_of(&all[i]) == 1 ? 25 : unit_of(&all[i]));
