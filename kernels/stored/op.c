@@ -174,13 +174,14 @@ static void linear_stored_dx_signatures(const weir_op_args *args, weir_signature
 static size_t linear_stored_dx_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const stored_weight w = weight_of(args);
-    return kind == WEIR_CUDA ? 0 : stored_back_bytes(&w);
+    return kind == WEIR_CUDA ? 0 : stored_back_bytes(&w, attrs_of(args)->f32_activations, shape_rows(&args->in[0].shape));
 }
 
 static weir_status linear_stored_dx_cpu(const weir_kernel_args *args)
 {
     const stored_back back = {
         .w = stored_weight_in(args, 1),
+        .exact = ((const struct stored_attrs *)args->attrs)->f32_activations,
         .rows = shape_rows(&args->in[0].shape),
         .dy = view_f32(&args->in[0]),
         .dx = view_f32(&args->out[0]),

@@ -135,26 +135,3 @@ void stored_multiply(const stored_product *p)
     else
         multiply_rounded(p);
 }
-
-/* ---- the other way ---- */
-
-enum { BACK_ROWS = 32 }; /* of w as f32 at a time */
-
-size_t stored_back_bytes(const stored_weight *w)
-{
-    return BACK_ROWS * (size_t)w->in * sizeof(float);
-}
-
-void stored_multiply_back(const stored_back *b)
-{
-    const int64_t in = b->w.in, out = b->w.out;
-    float *rows = b->workspace;
-    if (!out)
-        memset(b->dx, 0, (size_t)b->rows * (size_t)in * sizeof *b->dx);
-    for (int64_t o = 0, count; o < out; o += count) {
-        count = least(out - o, BACK_ROWS);
-        for (int64_t r = 0; r < count; r++)
-            stored_read(&b->w, o + r, 0, in, rows + r * in);
-        gemm_rows(b->rows, in, count, b->dy + o, out, rows, in, o > 0, b->dx, in);
-    }
-}

@@ -64,9 +64,10 @@ typedef struct stored_product {
 void stored_multiply(const stored_product *product);
 size_t stored_product_bytes(const stored_weight *w, bool exact, int64_t rows);
 
-/* dx [rows, in] = dy [rows, out] w; nothing is rounded. */
+/* dx [rows, in] = dy [rows, out] w */
 typedef struct stored_back {
     stored_weight w;
+    bool exact;      /* neither dy nor w is rounded */
     int64_t rows;
     const float *dy;
     float *dx;
@@ -74,7 +75,7 @@ typedef struct stored_back {
 } stored_back;
 
 void stored_multiply_back(const stored_back *back);
-size_t stored_back_bytes(const stored_weight *w);
+size_t stored_back_bytes(const stored_weight *w, bool exact, int64_t rows);
 
 /* Elements [from, from + count) of row `row` as f32. */
 void stored_read(const stored_weight *w, int64_t row, int64_t from, int64_t count, float *to);
