@@ -177,7 +177,7 @@ typedef struct weir_linear_stored_opts {
  * If one of the 32 is infinite or NaN, the results of its row are NaN. Products with these bytes are exact, and sums are f32.
  *
  * The bits of a row depend neither on the number of rows nor on how `out` is split over devices. The gradient of x is dy times the
- * weight, for which dy and a weight of blocks or bf16 are rounded to bf16 by default. A weight of blocks has no gradient. */
+ * weight, for which CPUs round dy and a weight of blocks or bf16 to bf16 by default. A weight of blocks has no gradient. */
 #define weir_linear_stored(x, w, ...) weir_linear_stored_at(x, w, WEIR_OPTS(weir_linear_stored_opts, __VA_ARGS__))
 weir_tensor *weir_linear_stored_at(weir_tensor *x, weir_tensor *w, const weir_linear_stored_opts *opts);
 

@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void tile(terms kind, int rows, int
         for (int o = 0; o < outputs; o++) {
             of_w[o] = load(f->w + o * f->w_row + i);
             if (rows == 1)
-                __builtin_prefetch((const void *)((uintptr_t)(f->w + o * f->w_row + i) + AHEAD), 0, 2);
+                __builtin_prefetch(f->w + o * f->w_row + i + AHEAD, 0, 2);
         }
         UNROLL
         for (int r = 0; r < rows; r++) {

@@ -162,11 +162,11 @@ VECTOR void block_q6_k(const place *p)
 /* `blocks` blocks of each of 16 rows. elements, bytes: of a block. As many bytes as are unpacked are asked for from `ahead` on: the
  * processor by itself foresees no reads that go on in 16 rows at once, and took three times as long. */
 VECTOR void unpack(void (*block)(const place *p), int elements, int bytes, int units, const unsigned char *rows, int64_t step, int64_t blocks,
-                   uintptr_t ahead, panel *to)
+                   const unsigned char *ahead, panel *to)
 {
-    for (int64_t b = 0; b < blocks; b++, ahead += (uintptr_t)(PANEL_ROWS * bytes)) {
+    for (int64_t b = 0; b < blocks; b++, ahead += PANEL_ROWS * bytes) {
         for (int line = 0; line < PANEL_ROWS * bytes; line += 64)
-            __builtin_prefetch((const void *)(ahead + (uintptr_t)line), 0, 2);
+            __builtin_prefetch(ahead + line, 0, 2);
         for (int r = 0; r < PANEL_ROWS; r += VECTOR_ROWS)
             block(&(place){rows + r * step + b * bytes, step, to->q + (b * elements * PANEL_ROWS + r * 4), to->scales[b * units] + r,
                            to->minima[b * units] + r});
@@ -179,16 +179,16 @@ VECTOR void unpack(void (*block)(const place *p), int elements, int bytes, int u
     X(Q8_0, q8_0, 32, 34, 1) X(Q4_K, q4_k, 256, 144, 8) X(Q6_K, q6_k, 256, 210, 16)
 
 #define X(name, block, elements, bytes, units)                                                                     \
-    static void unpack_##block(const unsigned char *rows, int64_t step, int64_t blocks, uintptr_t ahead, panel *to)                 \
+    static void unpack_##block(const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to)                 \
     {                                                                                                              \
         unpack(block_##block, elements, bytes, units, rows, step, blocks, ahead, to);                                     \
     }
 FORMATS(X)
 #undef X
 
-static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, uintptr_t ahead, panel *to)
+static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to)
 {
-    static void (*const unpackers[])(const unsigned char *rows, int64_t step, int64_t blocks, uintptr_t ahead, panel *to) = {
+    static void (*const unpackers[])(const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to) = {
 #define X(name, block, elements, bytes, units) [WEIR_##name] = unpack_##block,
         FORMATS(X)
 #undef X
@@ -212,7 +212,7 @@ static void unpack_unit(const stored_weight *w, const unsigned char *rows, int64
     }
 }
 
-static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, uintptr_t ahead, panel *to)
+static void unpack_rows(const stored_weight *w, const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to)
 {
     const int units = w->is->elements / w->is->unit;
     (void)ahead;
@@ -228,8 +228,7 @@ void panel_unpack(const stored_weight *w, int64_t row, int64_t count, int64_t fr
 {
     const int64_t blocks = elements / w->is->elements, bytes = blocks * w->is->bytes;
     const unsigned char *rows = w->at + row * w->row_bytes + from / w->is->elements * w->is->bytes;
-    const uintptr_t ahead =
-        (uintptr_t)w->at + (uintptr_t)((row + AHEAD) * w->row_bytes + from / w->is->elements * w->is->bytes * PANEL_ROWS);
+    const unsigned char *ahead = w->at + (row + AHEAD) * w->row_bytes + from / w->is->elements * w->is->bytes * PANEL_ROWS;
     if (count == PANEL_ROWS) {
         unpack_rows(w, rows, w->row_bytes, blocks, ahead, to);
         return;
