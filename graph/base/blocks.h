@@ -162,8 +162,9 @@ FORMULA void block_unit_read(weir_format format, const unsigned char *block, int
     case WEIR_Q5_1: block_unit_q5_1(block, to); break;
     case WEIR_Q8_0: block_unit_q8_0(block, to); break;
     case WEIR_Q4_K: block_unit_q4_k(block, unit, to); break;
-    case WEIR_Q6_K: block_unit_q6_k(block, unit, to); break;
-    case WEIR_DENSE: break;
+    case WEIR_Q6_K:
+    case WEIR_DENSE: /* has no blocks */
+    default: block_unit_q6_k(block, unit, to); break;
     }
 }
 

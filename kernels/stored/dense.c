@@ -56,14 +56,16 @@ static inline __attribute__((always_inline)) lanes load_part(const unsigned char
     return v;
 }
 
-static inline __attribute__((always_inline)) lanes multiply_add(terms kind, lanes sum, lanes a, lanes b)
+static inline __attribute__((always_inline)) void multiply_add(terms kind, lanes *sum, const lanes *a, const lanes *b)
 {
 #ifdef __AVX512BF16__
-    if (kind == PAIRED)
-        return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+    if (kind == PAIRED) {
+        *sum = (lanes)_mm512_dpbf16_ps((__m512)*sum, (__m512bh)*a, (__m512bh)*b);
+        return;
+    }
 #endif
     (void)kind;
-    return sum + a * b;
+    *sum += *a * *b;
 }
 
 /* rows x outputs sums */
@@ -87,14 +89,16 @@ static inline __attribute__((always_inline)) void tile(terms kind, int rows, int
             const lanes of_x = load(f->x + r * f->x_row + i);
             UNROLL
             for (int o = 0; o < outputs; o++)
-                sum[r * outputs + o] = multiply_add(kind, sum[r * outputs + o], of_x, of_w[o]);
+                multiply_add(kind, &sum[r * outputs + o], &of_x, &of_w[o]);
         }
     }
     for (int s = 0; s < rows * outputs; s++) {
         const int r = s / outputs, o = s % outputs;
-        if (i < bytes)
-            sum[s] = multiply_add(kind, sum[s], load_part(f->x + r * f->x_row + i, (size_t)(bytes - i)),
-                                  load_part(f->w + o * f->w_row + i, (size_t)(bytes - i)));
+        if (i < bytes) {
+            const lanes last_x = load_part(f->x + r * f->x_row + i, (size_t)(bytes - i));
+            const lanes last_w = load_part(f->w + o * f->w_row + i, (size_t)(bytes - i));
+            multiply_add(kind, &sum[s], &last_x, &last_w);
+        }
         y[r * y_row + o] = lanes_sum(&sum[s]);
     }
 }

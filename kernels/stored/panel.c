@@ -241,15 +241,15 @@ void panel_unpack(const stored_weight *w, int64_t row, int64_t count, int64_t fr
 
 typedef int32_t lane_ints __attribute__((vector_size(LANES * sizeof(int32_t))));
 
-/* A word of each row: its four bytes as f32. */
-static inline __attribute__((always_inline)) void word_to_f32(const uint8_t *word, lanes scale, int zero, lanes minimum, bool has_minimum,
+/* A word of each row: its four bytes as f32. minimum: NULL where there is none */
+static inline __attribute__((always_inline)) void word_to_f32(const uint8_t *word, const lanes *scale, int zero, const lanes *minimum,
                                                               float *to, int64_t step)
 {
     lane_ints four;
     memcpy(&four, word, sizeof four);
     for (int i = 0; i < 4; i++) {
         const lanes whole = __builtin_convertvector((four >> 8 * i & 255) - zero, lanes);
-        const lanes value = has_minimum ? scale * whole + minimum : scale * whole;
+        const lanes value = minimum ? *scale * whole + *minimum : *scale * whole;
         lanes_store(to + i * step, &value);
     }
 }
@@ -260,8 +260,8 @@ void panel_to_f32(const block_format *format, const panel *from, int64_t element
         const lanes scale = lanes_load(from->scales[i / format->unit]), minimum = lanes_load(from->minima[i / format->unit]);
         const uint8_t *word = from->q + i * PANEL_ROWS;
         if (format->minimum)
-            word_to_f32(word, scale, 0, minimum, true, to + i * step, step);
+            word_to_f32(word, &scale, 0, &minimum, to + i * step, step);
         else
-            word_to_f32(word, scale, format->zero, minimum, false, to + i * step, step);
+            word_to_f32(word, &scale, format->zero, NULL, to + i * step, step);
     }
 }
