@@ -5,7 +5,7 @@
  *     bf16, rounded x  with AVX512_BF16 in pairs of terms (VDPBF16PS), where they lie; with AMX in tiles (kernels/matmul/half.h), for which
  *                      w is packed
  *
- * Of the last two it is asked when the library runs whether they are used, as half.c does.
+ * The library finds out when it runs whether the last two are used, as half.c does.
  */
 #include "kernels/stored/dense.h"
 
@@ -31,7 +31,7 @@ enum {
     AHEAD = 8192     /* bytes of w that a single row of x asks for */
 };
 
-/* What a row consists of: f32; or bf16, of which two are multiplied at once. */
+/* Elements of a row: f32; or bf16, which are multiplied two at a time. The value is the bytes of one. */
 typedef enum terms { SINGLE = 4, PAIRED = 2 } terms;
 
 /* Rows of x and of w: their first bytes, and how far they lie apart. */

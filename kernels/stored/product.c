@@ -1,4 +1,4 @@
-/* kernels/stored/product.c: see stored.h. What goes over rows of x, over parts of `in` and over panels of w.
+/* kernels/stored/product.c: see stored.h. These are the loops over rows of x, parts of `in` and panels of w.
  *
  * Rows of x go by in blocks: for each, the weight is unpacked again, which costs as much as a few rows. Panels hold a part of `in` that
  * stays in the second-level cache.

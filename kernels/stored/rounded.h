@@ -20,7 +20,7 @@
 
 enum { ROUNDED_ELEMENTS = 32 }; /* that share a scale */
 
-/* Of one unit of the weight's format. */
+/* The numbers that belong to one unit of the weight's format. */
 typedef struct rounded_unit {
     float scale;
     union {

@@ -48,7 +48,7 @@ KERNEL_OF(stored_round, STORED_THREADS)(const float *x, int64_t count, block_for
 
 /* ---- y = x w^T ---- */
 
-/* What a lane adds up of a few rows, from `row` on, of which `rows` exist. */
+/* The sums of a lane, one for each of a few rows of x. */
 struct stored_sums {
     float sum[STORED_ROWS] = {};
     METHOD void put(float *y, int64_t row, int64_t rows, int64_t out, int64_t o)

@@ -51,7 +51,7 @@ VECTOR int words_at_once(way how)
     return how == EIGHT_WORDS ? 8 : how == FOUR_WORDS ? 4 : how == TWO_WORDS ? 2 : 1;
 }
 
-/* What is added up: whole words, and halves that are added to them after some steps. */
+/* Two kinds of sums: whole words, and halves that are added to them after some steps. */
 typedef struct adding {
     vector whole, halves;
 } adding;
