@@ -45,7 +45,7 @@ static void post_together(struct bus_end *end, const struct message *messages, u
 }
 
 /* Lines for one end that stand next to each other are posted together; on two workers all are. */
-void lane_flush(struct lane *lane)
+void lane_flush(struct lane *lane, bool rests)
 {
     struct bus_end *posted = NULL; /* that is to be flushed: there is one such end, the network's */
     struct outgoing *const *line = lane->outbox.lines, *const *last = line + lane->outbox.count;
@@ -65,5 +65,5 @@ void lane_flush(struct lane *lane)
         posted = end->flush ? end : posted;
     }
     if (posted && posted->flush)
-        posted->flush(posted);
+        posted->flush(posted, rests);
 }

@@ -86,8 +86,8 @@ struct lane_size {
 weir_status lane_open(struct lane *lane, const struct lane_size *size, struct spin spin, void *ring);
 void lane_close(struct lane *lane);
 
-/* Sends everything in the outbox. */
-void lane_flush(struct lane *lane);
+/* Sends everything in the outbox. `rests`: its waiter waits next. */
+void lane_flush(struct lane *lane, bool rests);
 
 /* Puts so many more slots on a line. */
 static inline void lane_send(struct lane *lane, struct outgoing *line, uint32_t slots)

@@ -86,7 +86,7 @@ static inline void flush_before(struct worker *worker, const struct actor *actor
     }
     worker->waited_ns += (int64_t)actor->cost_ns * (worker->slow ? 1 : actor->row);
     if (worker->waited_ns > MERGE_NS || actor->cost_ns > LONG_NS || (worker->slow && !worker->lane.waiter)) {
-        lane_flush(&worker->lane);
+        lane_flush(&worker->lane, false);
         worker->waited_ns = 0;
     }
 }
@@ -333,7 +333,7 @@ static inline bool worker_is_done(const struct worker *worker)
 /* Nothing to fire. */
 static void worker_idle(struct worker *worker)
 {
-    lane_flush(&worker->lane);
+    lane_flush(&worker->lane, worker->lane.waiter && !worker->ahead.count);
     if (!worker->halted && !ahead_rests(&worker->ahead)) {
         worker_await_device(worker);
         return;
@@ -415,7 +415,7 @@ bool worker_turn(struct worker *worker)
         if (rank != READY_NONE)
             worker_fire(worker, worker->by_rank[rank]);
     }
-    lane_flush(lane);
+    lane_flush(lane, false);
     if (worker_is_done(worker) && !worker->stopped)
         worker_done(worker);
     return busy;

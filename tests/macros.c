@@ -70,6 +70,7 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_attention_kept(x, x, x, w, w, h, .heads = 4, .kv_heads = 2, .window = 8, .mask = w);
     x = weir_layernorm(weir_embedding(x, 3, 4, .weight = {WEIR_S(0)}), .eps = WEIR_ZERO);
     x = weir_batchnorm(weir_batchnorm(x), .eps = WEIR_ZERO, .momentum = 0.2);
+    x = weir_lora(x, weir_lora(x, x, 4, 8), 2, 4, .name = "q", .a = {WEIR_S(1)}, .dropout = 0.1);
     x = weir_unbatch(weir_batch(weir_dropout(weir_cast(x, WEIR_F32), 0.1), 2));
     weir_slots(x, 2);
     WEIR_PROGRAM(g, "eval", .train = false)

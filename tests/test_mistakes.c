@@ -502,6 +502,16 @@ MISTAKE(a_norm_of_a_name_that_is_taken, "@: fetch: \"n\" is fetched already, at 
         weir_tensor *l = loss(); HERE weir_fetch(l, .name = "n"), weir_train(l, weir_sgd(), .norm = "n"))
 MISTAKE(tied_to_nothing, "@: tied: \"loss\" is not the result of weir_embedding() or weir_linear(), so it has no weight",
         weir_tensor *x = matrix("y", 4, 2); HERE weir_tied(x, loss()))
+MISTAKE(an_addend_of_other_rows, "@: lora: x [4, 2] and the base [3, 2] must have two or more dimensions, all but the last one the same",
+        weir_tensor *x = matrix("x", 4, 2), *y = matrix("y", 3, 2); HERE weir_lora(x, y, 2, 2))
+MISTAKE(an_addend_of_no_rank, "@: lora: the rank is 0; it must be at least 1", weir_tensor *x = matrix("x", 4, 2); HERE weir_lora(x, x, 0, 2))
+MISTAKE(an_addend_times_infinity, "@: lora: alpha is inf; it must be a finite number",
+        weir_tensor *x = matrix("x", 4, 2); HERE weir_lora(x, x, 1, (double)INFINITY))
+MISTAKE(an_addend_of_which_all_is_dropped, "@: lora: .dropout is 1; it must be at least 0 and less than 1",
+        weir_tensor *x = matrix("x", 4, 2); HERE weir_lora(x, x, 1, 2, .dropout = 1))
+MISTAKE(an_addend_of_integers, "@: lora: x is i32 and the base f32; both must be f32, f16 or bf16",
+        weir_tensor *x = matrix("x", 4, 2); HERE weir_lora(weir_reshape(ids(), {2, 2}), x, 1, 2))
+MISTAKE(an_addend_of_nothing, "@: lora: the base is NULL", HERE weir_lora(matrix("x", 4, 2), NULL, 1, 2))
 MISTAKE(a_loss_of_nothing, "@: sub: input 1 is NULL", HERE weir_mse(matrix("x", 4, 2), NULL))
 
 /* ---- compiling ---- */

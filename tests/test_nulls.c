@@ -69,6 +69,7 @@ BUILDER(cross_entropy_ignore, weir_cross_entropy(x[0], x[1], .ignore = true))
 BUILDER(mse, weir_mse(x[0], x[1]))
 BUILDER(binary_cross_entropy, weir_binary_cross_entropy(x[0], x[1]))
 BUILDER(tied, weir_tied(x[0], x[1]))
+BUILDER(lora, weir_lora(x[0], x[1], 2, 4))
 BUILDER(sum, weir_sum(x[0]))
 BUILDER(mean, weir_mean(x[0], .axes = {0}, .axis_count = 1))
 BUILDER(max, weir_max(x[0], .axes = {1}))
@@ -126,7 +127,7 @@ static const struct builder builders[] = {
     TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(batchnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
     TAKES(linear_stored, 2, 0), TAKES(embedding_stored, 2, 0), TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_masked, 4, 8), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0), TAKES(rope, 2, 2),
     TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),
-    TAKES(tied, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
+    TAKES(tied, 2, 0), TAKES(lora, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
     TAKES(reshape, 1, 0), TAKES(transpose, 1, 0), TAKES(slice, 1, 0), TAKES(concat, 1, 0), TAKES(dropout, 1, 0),
     TAKES(cast, 1, 0), TAKES(shard, 1, 0), TAKES(fetch, 1, 0), TAKES(slots, 1, 0), TAKES(train, 1, 0),
     TAKES(state_set, 2, 0), TAKES(state_append, 3, 0), TAKES(mistake, 1, 0), TAKES(call, 1, 0), TAKES(apply, 1, 0),

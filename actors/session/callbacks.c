@@ -312,7 +312,7 @@ static weir_status await_turn(struct weir_session *s, const struct turn *turn)
 static void fire_outside(struct actor *actor)
 {
     actor_fired(actor);
-    lane_flush(actor->lane);
+    lane_flush(actor->lane, false);
 }
 
 /* By one thread at a time. */

@@ -75,7 +75,7 @@ static const char *value_name(const options_entry *entry)
 
 static void print_default(const options_entry *entry)
 {
-    if (entry->kind == OPTIONS_INT && *(int *)entry->to)
+    if (entry->kind == OPTIONS_INT && *(int *)entry->to > 0)
         printf(" [%d]", *(int *)entry->to);
     else if (entry->kind == OPTIONS_REAL && *(double *)entry->to != 0 && !isnan(*(double *)entry->to))
         printf(" [%g]", *(double *)entry->to);
@@ -181,7 +181,7 @@ static const options_entry *find_option(const options_spec *spec, const char *na
 static const options_entry *positional(const options_spec *spec, int index)
 {
     for (const options_entry *e = spec->table; e->name; e++)
-        if (is_positional(e) && index-- == 0)
+        if (is_positional(e) && (index-- == 0 || e->several))
             return e;
     return NULL;
 }
@@ -214,8 +214,13 @@ static int take_option(const options_spec *spec, int argc, char **argv, int *at)
         return equals ? options_wrong(spec->program, "%s takes no value", entry->name) : set_value(spec, entry, NULL);
     if (equals)
         return set_value(spec, entry, equals + 1);
-    if (*at >= argc || !strncmp(argv[*at], "--", 2))
+    if (*at >= argc || !strncmp(argv[*at], "--", 2)) {
+        if (entry->kind == OPTIONS_LIST && entry->optional) {
+            ((options_list *)entry->to)->bare = true;
+            return -1;
+        }
         return options_wrong(spec->program, "%s needs a value", entry->name);
+    }
     int status = set_value(spec, entry, argv[(*at)++]);
     while (status < 0 && entry->several && *at < argc && argv[*at][0] != '-')
         status = set_value(spec, entry, argv[(*at)++]);
@@ -257,7 +262,8 @@ int options_parse(const options_spec *spec, int argc, char **argv)
     if (status >= 0)
         return status;
     const options_entry *missing = positional(spec, taken);
-    if (missing && !missing->optional)
+    const bool has_some = missing && missing->several && ((const options_list *)missing->to)->count;
+    if (missing && !missing->optional && !has_some)
         return options_wrong(spec->program, "needs %s; --help tells more", missing->name);
     return options_check_files(spec);
 }

@@ -58,6 +58,7 @@ typedef enum options_file {
 typedef struct options_list {
     const char *value[OPTIONS_LIST_MAX];
     int count;
+    bool bare; /* the option was given without a value, which .optional allows */
 } options_list;
 
 typedef struct options_entry {
@@ -67,8 +68,8 @@ typedef struct options_entry {
     double min, max;   /* INT and REAL, both included; no limits when both are 0 */
     const char *help;
     const char *value; /* what help calls the value; NULL: by kind */
-    bool optional;     /* of a positional argument: may be left out */
-    bool several;      /* of a LIST: takes every argument up to the next option */
+    bool optional;     /* of a positional argument: may be left out; of a LIST: needs no value */
+    bool several;      /* of a LIST: takes every argument up to the next option; the last positional one: all that are left */
     options_file file;
 } options_entry;
 

@@ -1,129 +1,59 @@
 /* continue.c: see the header. */
 #include "apps/weir-gpt/continue.h"
 
-#include "apps/common/measure.h"
-#include "apps/common/model/llama.h"
-#include "apps/common/options.h"
-#include "apps/common/tokens/tokenizer.h"
+#include "apps/common/model/shown.h"
 #include "apps/common/train/interrupt.h"
+#include "apps/weir-gpt/speaker.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct continuation {
-    const char *program;
-    llama_config config;
-    struct tokenizer *tokenizer; /* owned, as what follows */
-    weir_plan *plan;
-    weir_session *session;
-    struct token_ids ids;        /* the prompt, then what is written */
-    struct shown shown;
-} continuation;
-
-static bool encode(continuation *c, const char *prompt)
+static void show_byte(void *ctx, unsigned char byte)
 {
-    struct encoder *encoder = encoder_new(c->tokenizer);
-    const bool ok = encoder && tokenizer_encode(encoder, prompt, strlen(prompt), false, &c->ids);
-    encoder_free(encoder);
-    return ok;
+    shown_byte(ctx, byte);
 }
 
-static bool open_session(continuation *c, const char *path)
+static int write_text(struct speaker *s, const sample_opts *opts)
 {
-    weir_graph *graph = llama_graph(&c->config);
-    c->plan = weir_compile(graph);
-    weir_graph_free(graph);
-    c->session = c->plan ? weir_session_open(c->plan, .cluster = {.alone = true}) : NULL;
-    return c->session && !weir_session_load(c->session, path, .parameters = true);
-}
-
-static int open_model(continuation *c, const char *path, const sample_opts *opts)
-{
-    char why[1024];
-    if (!llama_read(path, &c->config, why, sizeof why))
-        return options_wrong(c->program, "--model: %s", why);
-    c->tokenizer = tokenizer_read(path);
-    if (!c->tokenizer || !encode(c, opts->prompt))
-        return options_wrong(c->program, "--model: %s", tokens_error());
-    if (tokenizer_size(c->tokenizer) > (uint32_t)c->config.vocab)
-        return options_wrong(c->program, "--model: %s: it has more tokens than rows of token_embd.weight", path);
-    if (c->ids.count > (size_t)c->config.context)
-        return options_wrong(c->program, "--prompt: it has %zu tokens, and the model sees at most %d", c->ids.count, c->config.context);
-    const size_t wanted = c->ids.count + (size_t)opts->bytes;
-    c->config.room = wanted < (size_t)c->config.context ? (int)wanted : c->config.context;
-    return open_session(c, path) ? -1 : options_failed(c->program);
-}
-
-/* Runs the token at `at`, and returns the next one. */
-static weir_status step(continuation *c, size_t at, uint32_t *next)
-{
-    int32_t token = (int32_t)c->ids.id[at], position = (int32_t)at, chosen = 0;
-    const weir_array given = {&token, WEIR_I32, {2, {1, 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
-    weir_array got = {&chosen, WEIR_I32, {2, {1, 1}}};
-    weir_status status = weir_session_start(c->session, 1);
-    status = status ? status : weir_session_push(c->session, "token", &given, -1);
-    status = status ? status : weir_session_push(c->session, "position", &place, -1);
-    status = status ? status : weir_session_pull(c->session, "next", &got, -1);
-    status = status ? status : weir_session_wait(c->session, -1);
-    *next = (uint32_t)chosen;
-    return status;
-}
-
-static void show(continuation *c, uint32_t id)
-{
-    size_t bytes = 0;
-    const char *token = tokenizer_bytes(c->tokenizer, id, &bytes);
-    for (size_t i = 0; token && i < bytes; i++)
-        shown_byte(&c->shown, (unsigned char)token[i]);
-}
-
-static weir_status write_tokens(continuation *c, const sample_opts *opts)
-{
-    const size_t prompt = c->ids.count;
-    weir_status status = WEIR_OK;
-    for (size_t i = 0; i < prompt; i++)
-        show(c, c->ids.id[i]);
-    for (size_t at = 0; !status && at < (size_t)c->config.room && !interrupt_caught(); at++) {
-        uint32_t next;
-        status = step(c, at, &next);
-        if (status || at + 1 < prompt)
-            continue;
-        if ((int64_t)next == c->config.last || c->ids.count - prompt == (size_t)opts->bytes)
-            break;
-        if (!token_ids_add(&c->ids, &next, 1))
-            return WEIR_E_MEMORY;
-        show(c, next);
-    }
-    return status;
-}
-
-static int write_and_tell(continuation *c, const sample_opts *opts)
-{
-    char time[32];
-    const size_t prompt = c->ids.count;
-    const double start = measure_seconds();
-    c->shown.to = stdout;
-    const weir_status status = write_tokens(c, opts);
-    const double seconds = measure_seconds() - start;
-    shown_end(&c->shown);
+    struct shown shown = {.to = stdout};
+    for (const char *c = opts->prompt; *c; c++)
+        shown_byte(&shown, (unsigned char)*c);
+    const speaker_ending how = speaker_write(s, opts->bytes, false, show_byte, &shown);
+    shown_end(&shown);
     putchar('\n');
-    if (status)
-        return options_failed(c->program);
-    fprintf(stderr, "%zu tokens written behind %zu in %s\n", c->ids.count - prompt, prompt, measure_time_text(seconds, time));
+    if (how == SPEAKER_FAILED)
+        return 1;
+    speaker_tell(s);
     return interrupt_caught() ? interrupt_status(interrupt_caught()) : 0;
+}
+
+/* Leaves the prompt's ids. */
+static int open_model(struct speaker *s, const char *program, const char *path, const sample_opts *opts, struct token_ids *ids)
+{
+    const int status = speaker_begin(s, program, path, opts);
+    if (status >= 0)
+        return status;
+    if (!tokenizer_begin(s->tokenizer, ids) || !tokenizer_encode(s->encoder, opts->prompt, strlen(opts->prompt), false, ids))
+        return options_wrong(program, "--prompt: %s", tokens_error());
+    if (!ids->count)
+        return options_wrong(program, "--prompt: it has no tokens");
+    if (ids->count > (size_t)s->config.context)
+        return options_wrong(program, "--prompt: it has %zu tokens, and the model sees at most %d", ids->count, s->config.context);
+    return speaker_open(s, opts, (int64_t)ids->count + opts->bytes, (int64_t)ids->count);
 }
 
 int continue_text(const char *program, const char *path, const sample_opts *opts)
 {
-    continuation c = {.program = program};
+    struct speaker s;
+    struct token_ids ids = {.id = NULL};
     interrupt_catch(NULL);
-    int status = open_model(&c, path, opts);
+    int status = open_model(&s, program, path, opts, &ids);
+    if (status < 0 && !speaker_become(&s, &ids))
+        status = options_wrong(program, "%s", tokens_error());
+    interrupt_stops(NULL);
     if (status < 0)
-        status = write_and_tell(&c, opts);
-    weir_session_close(c.session);
-    weir_plan_free(c.plan);
-    tokenizer_free(c.tokenizer);
-    free(c.ids.id);
+        status = write_text(&s, opts);
+    speaker_close(&s);
+    free(ids.id);
     return status;
 }

@@ -1,11 +1,18 @@
 /* apps/weir-gpt/corpus.c: see the header. */
+#define _GNU_SOURCE
 #include "apps/weir-gpt/corpus.h"
 #include "apps/common/measure.h"
 #include "apps/common/options_files.h"
 #include "apps/common/paths.h"
+#include "apps/common/tokens/ids_file.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const char program[] = "weir-gpt";
 
@@ -66,12 +73,13 @@ static int open_text(corpus *to, const corpus_opts *o, int seq, const options_sp
 /* ---- tokens ---- */
 
 /* Evaluation reads the same windows each time, as many as of text. */
-static weir_data *open_held_out(const corpus_opts *o, const gpt_config *c)
+static weir_data *open_held_out(const corpus *to, const corpus_opts *o, const gpt_config *c)
 {
     const int64_t samples = gpt_eval_rows_max(c);
     if (o->validate)
-        return weir_data_tokens(o->validate, .seq = c->seq, .vocab = c->vocab, .sequential = true, .samples = samples);
-    return weir_data_tokens(NULL, .files = o->tokens.value, .file_count = o->tokens.count, .seq = c->seq, .vocab = c->vocab,
+        return weir_data_tokens(*to->encoded_held_out.path ? to->encoded_held_out.path : o->validate, .seq = c->seq, .vocab = c->vocab, .sequential = true, .samples = samples);
+    const char *encoded = to->encoded.path, *const *files = *encoded ? &encoded : o->tokens.value;
+    return weir_data_tokens(NULL, .files = files, .file_count = *encoded ? 1 : o->tokens.count, .seq = c->seq, .vocab = c->vocab,
                             .sequential = true, .from = 0.9, .samples = samples);
 }
 
@@ -81,30 +89,106 @@ static int64_t windows(const weir_data *data)
 }
 
 /* Training uses all windows, or the first nine tenths if the others are held out. */
-static weir_data *open_train(const corpus_opts *o, const gpt_config *c, bool all, uint64_t seed)
+static weir_data *open_train(const corpus *to, const corpus_opts *o, const gpt_config *c, bool all, uint64_t seed)
 {
-    return weir_data_tokens(NULL, .files = o->tokens.value, .file_count = o->tokens.count, .seq = c->seq, .vocab = c->vocab,
+    const char *encoded = to->encoded.path, *const *files = *encoded ? &encoded : o->tokens.value;
+    return weir_data_tokens(NULL, .files = files, .file_count = *encoded ? 1 : o->tokens.count, .seq = c->seq, .vocab = c->vocab,
                             .seed = seed, .to = all ? 1 : 0.9);
 }
 
-static int tokens_failed(const char *option)
+static int data_failed(const char *option)
 {
     return options_wrong(program, "%s: %s", option, options_error(program));
 }
 
+/* The size of the vocabulary. A model may have room for more tokens than the tokenizer has. */
+static int set_vocab(const corpus_opts *o, gpt_config *c)
+{
+    const uint32_t least = o->tokenizer ? tokenizer_size(o->tokenizer) : 0;
+    c->vocab = o->vocab ? o->vocab : least ? (int)least : CORPUS_VOCAB;
+    return (uint32_t)c->vocab >= least ? -1 : options_wrong(program, "--vocab %d is less than the %u tokens of --tokenizer", o->vocab, least);
+}
+
 static int open_tokens(corpus *to, const corpus_opts *o, gpt_config *c)
 {
-    c->vocab = o->vocab ? o->vocab : CORPUS_VOCAB;
-    to->tokens = open_train(o, c, true, 0);
+    to->tokens = open_train(to, o, c, true, 0);
     if (!to->tokens)
-        return tokens_failed("--tokens");
+        return data_failed("--tokens");
     const bool holds_out = !o->validate && windows(to->tokens) >= 10;
     if (!o->validate && !holds_out)
         return !o->eval_every ? -1
                               : options_wrong(program, "--tokens: %" PRId64 " windows of %d tokens are too few to hold some of them out for "
                                               "--eval-every; give --validate", windows(to->tokens), c->seq);
-    to->tokens_held_out = open_held_out(o, c);
-    return to->tokens_held_out ? -1 : tokens_failed(o->validate ? "--validate" : "--tokens");
+    to->tokens_held_out = open_held_out(to, o, c);
+    return to->tokens_held_out ? -1 : data_failed(o->validate ? "--validate" : "--tokens");
+}
+
+/* ---- text as tokens ---- */
+
+/* Adds a text's tokens, and the end token, if the tokenizer has one. */
+static int encode_text(const corpus_opts *o, const text *from, const char *path, struct token_ids *to)
+{
+    uint32_t end;
+    struct encoder *e = encoder_new(o->tokenizer);
+    const bool ok = e && tokenizer_encode(e, (const char *)from->bytes, from->count, true, to) &&
+                    (!tokenizer_end(o->tokenizer, &end) || token_ids_add(to, &end, 1));
+    encoder_free(e);
+    if (to->count > INT32_MAX)
+        return options_wrong(program, "%s: has too many tokens; at most 2147483647 are trained on", path);
+    return ok ? -1 : options_wrong(program, "%s: %s", path, e ? tokens_error() : "no memory");
+}
+
+static int encode_file(struct encoded *to, const corpus_opts *o, const char *path, struct token_ids *ids)
+{
+    text one = {0};
+    int status = add_file(&one, path);
+    if (status < 0)
+        status = encode_text(o, &one, path, ids);
+    to->bytes += one.count;
+    to->files++;
+    text_free(&one);
+    return status;
+}
+
+/* Puts the ids into a file that is in memory alone. */
+static int keep_encoded(struct encoded *to, const struct token_ids *ids)
+{
+    to->fd = memfd_create("weir-gpt", MFD_CLOEXEC);
+    FILE *file = to->fd < 0 ? NULL : fdopen(dup(to->fd), "wb");
+    bool ok = file && ids_write_u32(ids, file);
+    ok = file && !fclose(file) && ok;
+    snprintf(to->path, sizeof to->path, "/proc/self/fd/%d", to->fd);
+    return ok ? -1 : options_wrong(program, "no memory for %zu tokens: %s", ids->count, strerror(errno));
+}
+
+/* The files' tokens, one after the other. */
+static int encode(struct encoded *to, const corpus_opts *o, const char *const *files, int count, const options_spec *spec)
+{
+    struct token_ids ids = {.id = NULL};
+    int status = -1;
+    for (int i = 0; i < count && status < 0; i++)
+        status = spec ? options_check_input(spec, files[i]) : -1;
+    for (int i = 0; i < count && status < 0; i++)
+        status = encode_file(to, o, files[i], &ids);
+    if (status < 0)
+        status = keep_encoded(to, &ids);
+    free(ids.id);
+    return status;
+}
+
+static int open_encoded(corpus *to, const corpus_opts *o, gpt_config *c, const options_spec *spec)
+{
+    paths_list sources = {.count = 0};
+    if (!o->files.count)
+        paths_sources(&sources);
+    if (!o->files.count && !sources.count)
+        return options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
+    int status = o->files.count ? encode(&to->encoded, o, o->files.value, o->files.count, NULL)
+                                : encode(&to->encoded, o, (const char *const *)sources.path, sources.count, spec);
+    paths_free(&sources);
+    if (status < 0 && o->validate)
+        status = encode(&to->encoded_held_out, o, &o->validate, 1, NULL);
+    return status < 0 ? open_tokens(to, o, c) : status;
 }
 
 /* ---- both ---- */
@@ -122,9 +206,11 @@ int corpus_open(corpus *to, const corpus_opts *o, gpt_config *c, const options_s
     *to = (corpus){.tokens = NULL};
     if (o->tokens.count && o->files.count)
         return options_wrong(program, "--text and --tokens: give one of them");
-    if (o->vocab && !o->tokens.count)
-        return options_wrong(program, "--vocab is for --tokens; a text has 256 bytes");
-    const int status = o->tokens.count ? open_tokens(to, o, c) : open_text(to, o, c->seq, spec);
+    if (o->vocab && !o->tokens.count && !o->tokenizer)
+        return options_wrong(program, "--vocab is for --tokens and --tokenizer; a text has 256 bytes");
+    int status = o->tokens.count || o->tokenizer ? set_vocab(o, c) : -1;
+    if (status < 0)
+        status = o->tokens.count ? open_tokens(to, o, c) : o->tokenizer ? open_encoded(to, o, c, spec) : open_text(to, o, c->seq, spec);
     set_config(to, c);
     return status;
 }
@@ -135,16 +221,19 @@ int corpus_seed(corpus *to, const corpus_opts *o, gpt_config *c, uint64_t seed)
     if (!to->tokens)
         return -1;
     weir_data_close(to->tokens);
-    to->tokens = open_train(o, c, o->validate || !to->tokens_held_out, seed);
+    to->tokens = open_train(to, o, c, o->validate || !to->tokens_held_out, seed);
     set_config(to, c);
-    return to->tokens ? -1 : tokens_failed("--tokens");
+    return to->tokens ? -1 : data_failed("--tokens");
 }
 
-int corpus_open_text(corpus *to, const char *validate, gpt_config *c)
+int corpus_open_text(corpus *to, const corpus_opts *o, gpt_config *c)
 {
     *to = (corpus){.tokens = NULL};
-    const int status = load_held_out(&to->held_out, validate, c->seq);
+    int status = o->tokenizer ? encode(&to->encoded_held_out, o, &o->validate, 1, NULL) : load_held_out(&to->held_out, o->validate, c->seq);
+    if (status < 0 && o->tokenizer && !(to->tokens_held_out = open_held_out(to, o, c)))
+        status = data_failed("--validate");
     c->held_out = &to->held_out;
+    c->tokens_held_out = to->tokens_held_out;
     return status;
 }
 
@@ -154,6 +243,10 @@ void corpus_close(corpus *of)
     text_free(&of->held_out);
     weir_data_close(of->tokens);
     weir_data_close(of->tokens_held_out);
+    if (*of->encoded.path)
+        close(of->encoded.fd);
+    if (*of->encoded_held_out.path)
+        close(of->encoded_held_out.fd);
 }
 
 bool corpus_judges(const corpus *of)
@@ -164,7 +257,13 @@ bool corpus_judges(const corpus *of)
 static void tell_tokens(const corpus *of)
 {
     const weir_data_info *all = weir_data_get_info(of->tokens);
-    fprintf(stderr, "%d file%s, %" PRId64 " tokens, ", all->files, all->files == 1 ? "" : "s", all->elements);
+    const struct encoded *e = &of->encoded;
+    char bytes[32];
+    const int files = *e->path ? e->files : all->files;
+    fprintf(stderr, "%d file%s, ", files, files == 1 ? "" : "s");
+    if (*e->path)
+        fprintf(stderr, "%s of text, ", measure_bytes_text(e->bytes, bytes));
+    fprintf(stderr, "%" PRId64 " tokens, ", all->elements);
     fprintf(stderr, "%" PRId64 " windows to train on, %" PRId64 " to evaluate on", all->samples, windows(of->tokens_held_out));
 }
 

@@ -1,64 +1,77 @@
-/* apps/weir-gpt/sample.c: lets a trained GPT write: which byte follows is drawn from what the model says of it. */
+/* apps/weir-gpt/sample.c: lets a trained GPT write: which token follows is drawn from what the model says of it. */
 #include "apps/weir-gpt/sample.h"
 
-#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-static int32_t likeliest(const float *logit)
+static int vocab_of(const gpt_config *c)
 {
-    int best = 0;
-    for (int i = 1; i < GPT_VOCAB; i++)
-        if (logit[i] > logit[best])
-            best = i;
-    return best;
+    return c->vocab ? c->vocab : GPT_VOCAB;
 }
 
-/* A byte with probability softmax(logit / temperature), chosen by `uniform` in [0, 1). */
-static int32_t choose(const float *logit, double temperature, double uniform)
+/* Returns 0 where the logits say nothing. */
+static int32_t draw_token(void *ctx, const float *logits)
 {
-    double weight[GPT_VOCAB], sum = 0, top = logit[likeliest(logit)];
-    if (temperature <= 0)
-        return likeliest(logit);
-    for (int i = 0; i < GPT_VOCAB; i++)
-        sum += weight[i] = exp((logit[i] - top) / temperature);
-    for (int i = 0; i < GPT_VOCAB; i++)
-        if ((uniform -= weight[i] / sum) < 0)
-            return i;
-    return likeliest(logit);
+    const struct sample *s = ctx;
+    memcpy(s->logits, logits, (size_t)vocab_of(s->writer->config) * sizeof *logits);
+    const int32_t token = sampler_choose(s->sampler, s->logits);
+    return token < 0 ? 0 : token;
 }
 
-static int32_t draw_byte(void *ctx, const float *logits)
+static void print_token(void *ctx, int32_t token)
 {
-    sampler *s = ctx;
-    return choose(logits, s->opts->temperature, weir_random_uniform(s->opts->seed, s->drawn++));
+    struct sample *s = ctx;
+    const char byte = (char)token, *piece = &byte;
+    size_t bytes = 1;
+    sampler_saw(s->sampler, token);
+    if (s->opts->tokenizer)
+        piece = decoder_next(&s->decoder, (uint32_t)token, &bytes);
+    for (size_t i = 0; piece && i < bytes; i++)
+        shown_byte(&s->shown, (unsigned char)piece[i]);
 }
 
-static void print_byte(void *ctx, int32_t byte)
+/* The prompt as ids. False: it has none. */
+static bool take_prompt(struct sample *s)
 {
-    sampler *s = ctx;
-    shown_byte(&s->shown, (unsigned char)byte);
+    const char *prompt = s->opts->prompt;
+    if (s->opts->tokenizer) {
+        struct encoder *e = encoder_new(s->opts->tokenizer);
+        const bool ok = e && tokenizer_encode(e, prompt, strlen(prompt), false, &s->prompt);
+        encoder_free(e);
+        return ok && s->prompt.count;
+    }
+    bool ok = true;
+    for (; *prompt && ok; prompt++)
+        ok = token_ids_add(&s->prompt, &(uint32_t){(unsigned char)*prompt}, 1);
+    return ok;
 }
 
-weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to)
+weir_status sample_open(struct sample *s, const gpt_config *config, const sample_opts *opts, FILE *to)
 {
-    *s = (sampler){.opts = opts, .to = to, .shown = {.to = to}};
-    s->writer = writer_new(config, draw_byte, print_byte, s);
-    return s->writer ? WEIR_OK : WEIR_E_MEMORY;
+    *s = (struct sample){.opts = opts, .to = to, .shown = {.to = to}, .decoder = {.tokenizer = opts->tokenizer}};
+    s->sampler = sampler_new(&opts->sampler, vocab_of(config));
+    s->logits = malloc((size_t)vocab_of(config) * sizeof *s->logits);
+    s->writer = s->sampler && s->logits ? writer_new(config, draw_token, print_token, s) : NULL;
+    return s->writer && take_prompt(s) ? WEIR_OK : WEIR_E_MEMORY;
 }
 
-weir_status sample_write(sampler *s)
+weir_status sample_write(struct sample *s)
 {
     if (!s->to || !s->opts->bytes)
         return WEIR_OK;
-    for (const char *c = s->opts->prompt; *c; c++)
-        print_byte(s, (unsigned char)*c);
-    weir_status status = writer_write(s->writer, s->opts->prompt, s->opts->bytes);
+    for (size_t i = 0; i < s->prompt.count; i++)
+        print_token(s, (int32_t)s->prompt.id[i]);
+    weir_status status = writer_write_tokens(s->writer, s->prompt.id, s->prompt.count, s->opts->bytes);
     shown_end(&s->shown);
     fputc('\n', s->to);
     fflush(s->to);
     return status;
 }
 
-void sample_close(sampler *s)
+void sample_close(struct sample *s)
 {
     writer_free(s->writer);
+    sampler_free(s->sampler);
+    free(s->logits);
+    free(s->prompt.id);
 }

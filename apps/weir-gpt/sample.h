@@ -1,6 +1,6 @@
 /* apps/weir-gpt/sample.h: lets a trained GPT write.
  *
- *     sampler s;
+ *     struct sample s;
  *     status = sample_open(&s, &config, &opts, stdout);
  *     ... parameters into s.writer->session, as by params_copy() ...
  *     status = sample_write(&s);
@@ -11,29 +11,26 @@
 
 #include "apps/common/model/shown.h"
 #include "apps/common/model/writer.h"
+#include "apps/weir-gpt/sample_opts.h"
 
 #include <stdio.h>
 
-typedef struct sample_opts {
-    int bytes;            /* how many to write */
-    double temperature;   /* 0: always the likeliest byte */
-    const char *prompt;   /* what it goes on from */
-    uint64_t seed;
-} sample_opts;
-
-typedef struct sampler {
-    const sample_opts *opts; /* borrowed, as `to` */
+struct sample {
+    const sample_opts *opts;  /* borrowed, as `to` */
     FILE *to;
-    struct shown shown;            /* what is written to it */
-    writer *writer;          /* owned */
-    uint64_t drawn;          /* bytes so far */
-} sampler;
+    struct shown shown;       /* what is written to it */
+    struct decoder decoder;
+    writer *writer;           /* owned, as what follows */
+    struct sampler *sampler;
+    struct token_ids prompt;
+    float *logits;            /* [vocab] */
+};
 
 /* To be closed, also after a failure. `to` is NULL where nothing is to be written: on all ranks but the first. */
-weir_status sample_open(sampler *s, const gpt_config *config, const sample_opts *opts, FILE *to);
-void sample_close(sampler *s);
+weir_status sample_open(struct sample *s, const gpt_config *config, const sample_opts *opts, FILE *to);
+void sample_close(struct sample *s);
 
 /* Writes prompt and continuation as shown.h does: UTF-8 as it is, U+FFFD for what is none or would steer a terminal. */
-weir_status sample_write(sampler *s);
+weir_status sample_write(struct sample *s);
 
 #endif

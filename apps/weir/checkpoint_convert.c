@@ -11,6 +11,7 @@
 #include "apps/common/paths.h"
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
+#include "apps/weir/checkpoint_merge.h"
 #include "apps/weir/command.h"
 #include "actors/keep/near.h"
 #include "graph/base/foreign.h"
@@ -28,7 +29,7 @@
 static const char program[] = "weir checkpoint convert";
 
 struct convert {
-    const char *from, *to, *map;
+    const char *from, *to, *map, *merge;
     bool all, npy, reverse, force, skip_unread;
     char aside[PATHS_BYTES]; /* where what was in the way is now; "": nowhere */
 };
@@ -159,12 +160,18 @@ static bool make_way(struct convert *c)
 static bool convert(struct convert *c, struct tensors *t)
 {
     t->skip_unread = c->skip_unread;
-    bool ok = is_npy_folder(c->from) ? npy_read_folder(t, c->from) : tensors_read(t, c->from, c->all);
+    char weights[PATHS_BYTES];
+    if (c->merge && !checkpoint_merge_weights(c->from, weights))
+        return false;
+    const char *from = c->merge ? weights : c->from;
+    bool ok = is_npy_folder(from) ? npy_read_folder(t, from) : tensors_read(t, from, c->all);
     if (ok && c->map)
         ok = rename_tensors(t, c);
+    if (ok && c->merge)
+        ok = checkpoint_merge(t, c->from, c->merge);
     if (!ok || !make_way(c))
         return false;
-    if (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to))
+    if (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to) && (!c->merge || checkpoint_merge_others(c->from, c->to)))
         return true;
     if (c->aside[0] && renameat2(AT_FDCWD, c->aside, AT_FDCWD, c->to, RENAME_NOREPLACE))
         fprintf(stderr, "%s: what was %s is %s now\n", program, c->to, c->aside);
@@ -193,7 +200,7 @@ static int report(const struct convert *c, const struct tensors *t)
 
 int checkpoint_convert(int argc, char **argv)
 {
-    char found[PATHS_BYTES], near[KEEP_NEAR_BYTES];
+    char found[PATHS_BYTES], merged[PATHS_BYTES], near[KEEP_NEAR_BYTES];
     struct convert c = {.from = NULL};
     struct tensors t = {.count = 0};
     const options_entry table[] = {
@@ -206,6 +213,9 @@ int checkpoint_convert(int argc, char **argv)
         {"--map", OPTIONS_TEXT, &c.map, .file = OPTIONS_READS, .value = "FILE",
          .help = "map of another program's names: your file, or a map that comes with weir, as gpt2.map"},
         {"--reverse", OPTIONS_FLAG, &c.reverse, .help = "use the map in reverse: from weir's names to the other program's"},
+        {"--merge", OPTIONS_TEXT, &c.merge, .file = OPTIONS_READS, .value = "DIR",
+         .help = "add the LoRA adapter in DIR to the weights, each rounded once to its dtype, or to bf16 if it is quantised; from a folder "
+                 "of Hugging Face to another one"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "if TO exists, move it to TO.before-1, -2, ..."},
         {.name = NULL},
     };
@@ -215,12 +225,17 @@ int checkpoint_convert(int argc, char **argv)
         return status;
     if (c.reverse && !c.map)
         return options_wrong(program, "--reverse needs --map");
+    if (c.merge && (c.map || c.npy || c.all))
+        return options_wrong(program, "--merge writes a model's weights; it cannot be used with %s", c.map ? "--map" : c.npy ? "--npy" : "--all");
     if ((status = find_map(&c, found)) >= 0)
         return status;
     if (access(c.from, F_OK) && errno != ENOENT)
         return options_wrong(program, "cannot read %s: %s", c.from, strerror(errno));
     if (access(c.from, F_OK))
         return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
+    if (c.merge && !checkpoint_merge_path(c.from, c.to, merged))
+        return failed();
+    c.to = c.merge ? merged : c.to;
     if (!c.force && !make_way(&c))
         return failed();
     status = convert(&c, &t) ? report(&c, &t) : failed();

@@ -19,7 +19,10 @@
     X(export, "PLAN -o MODEL.onnx [--params CHECKPOINT]", "make an ONNX model from a plan that keeps its graph") \
     X(run, "PLAN [--feed X=FILE] [--fetch Y=FILE]", "run a plan that another program compiled")           \
     X(checkpoint, "ls|verify|convert DIR ...", "list, verify and convert checkpoints")                   \
-    X(tokens, "encode|decode|count --tokenizer FILE ...", "convert texts to ids of tokens and back")   \
+    X(tokens, "encode|decode|count|chat --tokenizer FILE ...", "convert texts to ids of tokens and back") \
+    X(measure, "PLAN ... -o RATES", "measure how long kernels take on this machine")                   \
+    X(predict, "PLAN --rates RATES [--explain] [--set X=Y]", "predict how long a step of a plan takes")                          \
+    X(trace, "diff PREDICTED REAL", "list where two traces of a plan differ")                        \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \
     X(keygen, "[FILE]", "make a secret, for WEIR_KEY_FILE")                                             \

@@ -1,9 +1,10 @@
 /* weir tokens: texts as ids of tokens, and back, for files that weir-gpt --tokens trains on. A text is read whole, and its ids are
  * all there before the first is written: an output is complete or there is none. */
-#include "apps/common/tokens/tokenizer.h"
+#include "apps/common/tokens/ids_file.h"
 
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
+#include "apps/weir/tokens_chat.h"
 #include "apps/weir/verbs.h"
 #include "graph/base/reading.h"
 
@@ -18,17 +19,15 @@
 #define TOKENS_LIST(X)                                                                                   \
     X(encode, "--tokenizer FILE [TEXT] [-o FILE]", "write the ids of a text's tokens")                   \
     X(decode, "--tokenizer FILE [IDS] [-o FILE]", "write the text of ids")                               \
-    X(count, "--tokenizer FILE [TEXT]", "print how many tokens a text has")
-
-/* The header of llm.c's files, of 256 numbers: what it begins with, the version, the number of tokens. */
-enum { LLMC_NUMBERS = 256, LLMC_U16 = 20240520, LLMC_U16_VERSION = 1, LLMC_U32 = 20240801, LLMC_U32_VERSION = 7 };
+    X(count, "--tokenizer FILE [TEXT]", "print how many tokens a text has")                              \
+    X(chat, "--tokenizer FILE [CHATS] [--open]", "write the ids of conversations")
 
 enum form { FORM_TEXT, FORM_U16, FORM_U32, FORMS };
 static const char *const form_names[FORMS] = {"text", "u16", "u32"};
 
 struct job {
     const char *program, *tokenizer, *in, *out, *as;
-    bool plain;
+    bool plain, ends;
     enum form form;
     struct tokenizer *read; /* owned, as the next three */
     struct encoder *encoder;
@@ -91,27 +90,13 @@ static int write_output(struct job *j, bool (*put)(const struct job *j, FILE *fi
 
 /* ---- ids ---- */
 
-static bool put_u16(const struct job *j, FILE *file)
-{
-    bool ok = true;
-    for (size_t i = 0; i < j->ids.count && ok; i++)
-        ok = fwrite(&(uint16_t){(uint16_t)j->ids.id[i]}, 2, 1, file) == 1;
-    return ok;
-}
-
-static bool put_u32(const struct job *j, FILE *file)
-{
-    const int32_t head[LLMC_NUMBERS] = {LLMC_U32, LLMC_U32_VERSION, (int32_t)j->ids.count};
-    return fwrite(head, sizeof head, 1, file) == 1 && fwrite(j->ids.id, sizeof *j->ids.id, j->ids.count, file) == j->ids.count;
-}
-
 static bool put_ids(const struct job *j, FILE *file)
 {
     bool ok = true;
     if (j->form == FORM_U16)
-        return put_u16(j, file);
+        return ids_write_u16(&j->ids, file);
     if (j->form == FORM_U32)
-        return put_u32(j, file);
+        return ids_write_u32(&j->ids, file);
     for (size_t i = 0; i < j->ids.count && ok; i++)
         ok = fprintf(file, "%" PRIu32 "\n", j->ids.id[i]) > 0;
     return ok;
@@ -182,7 +167,7 @@ static int begin(struct job *j, const char *about, const options_entry *table, i
     if (status < 0)
         status = take_form(j);
     if (status < 0 && !j->tokenizer)
-        status = options_wrong(j->program, "needs --tokenizer FILE, a tokenizer.json or a GGUF file");
+        status = options_wrong(j->program, "needs --tokenizer FILE, " TOKENS_FILES);
     if (status < 0 && !(j->read = tokenizer_read(j->tokenizer)))
         status = options_wrong(j->program, "%s", tokens_error());
     return status < 0 ? read_input(j) : status;
@@ -193,7 +178,7 @@ static int encode(struct job *j)
     j->encoder = encoder_new(j->read);
     if (!j->encoder)
         return options_wrong(j->program, "no memory"), 1;
-    if (!tokenizer_encode(j->encoder, j->text, j->bytes, j->plain, &j->ids))
+    if (!(j->ends ? tokenizer_encode_with_ends : tokenizer_encode)(j->encoder, j->text, j->bytes, j->plain, &j->ids))
         return options_wrong(j->program, "%s: %s", is_standard(j->in) ? "standard input" : j->in, tokens_error()), 1;
     return -1;
 }
@@ -207,21 +192,19 @@ static int end(struct job *j, int status)
     return status;
 }
 
-#define TOKENIZER_OPTION(job) \
-    {"--tokenizer", OPTIONS_TEXT, &(job).tokenizer, .value = "FILE", .file = OPTIONS_READS, \
-     .help = "a tokenizer.json of Hugging Face, or a GGUF file; byte-level BPE"}
-#define PLAIN_OPTION(job) \
-    {"--plain", OPTIONS_FLAG, &(job).plain, .help = "read special tokens in the text, such as <|endoftext|>, as plain text"}
+#define TEXT_OPTIONS(job) \
+    {"--plain", OPTIONS_FLAG, &(job).plain, .help = "read special tokens in the text, such as <|endoftext|>, as plain text"}, \
+    {"--ends", OPTIONS_FLAG, &(job).ends, .help = "add the tokens that the model's file puts before and after a text"}
 
 static int tokens_encode(int argc, char **argv)
 {
     struct job j = {.program = "weir tokens encode", .as = "text"};
     const options_entry table[] = {
         {"TEXT", OPTIONS_TEXT, &j.in, .optional = true, .file = OPTIONS_READS, .help = "UTF-8; default, and -: standard input"},
-        TOKENIZER_OPTION(j),
+        TOKENS_TOKENIZER_OPTION(j.tokenizer),
         {"-o", OPTIONS_TEXT, &j.out, .value = "FILE", .file = OPTIONS_WRITES, .help = "write the ids here; default: standard output"},
         {"--as", OPTIONS_TEXT, &j.as, .value = "FORM", .help = "text: a number in each line; u16: nanoGPT's files; u32: llm.c's files"},
-        PLAIN_OPTION(j),
+        TEXT_OPTIONS(j),
         {.name = NULL},
     };
     int status = begin(&j, "Write the ids of a text's tokens. weir-gpt --tokens reads u16 and u32.", table, argc, argv);
@@ -238,9 +221,10 @@ static int tokens_encode(int argc, char **argv)
 static bool put_text(const struct job *j, FILE *file)
 {
     bool ok = true;
+    struct decoder d = {.tokenizer = j->read};
     for (size_t i = 0; i < j->ids.count && ok; i++) {
         size_t bytes = 0;
-        const char *text = tokenizer_bytes(j->read, j->ids.id[i], &bytes);
+        const char *text = decoder_next(&d, j->ids.id[i], &bytes);
         ok = fwrite(text, 1, bytes, file) == bytes;
     }
     return ok;
@@ -265,7 +249,7 @@ static int tokens_decode(int argc, char **argv)
     struct job j = {.program = "weir tokens decode", .as = "text"};
     const options_entry table[] = {
         {"IDS", OPTIONS_TEXT, &j.in, .optional = true, .file = OPTIONS_READS, .help = "what encode wrote; default, and -: standard input"},
-        TOKENIZER_OPTION(j),
+        TOKENS_TOKENIZER_OPTION(j.tokenizer),
         {"-o", OPTIONS_TEXT, &j.out, .value = "FILE", .file = OPTIONS_WRITES, .help = "write the text here; default: standard output"},
         {"--as", OPTIONS_TEXT, &j.as, .value = "FORM", .help = "of the ids: text, u16 or u32"},
         {.name = NULL},
@@ -283,8 +267,8 @@ static int tokens_count(int argc, char **argv)
     struct job j = {.program = "weir tokens count", .as = "text"};
     const options_entry table[] = {
         {"TEXT", OPTIONS_TEXT, &j.in, .optional = true, .file = OPTIONS_READS, .help = "UTF-8; default, and -: standard input"},
-        TOKENIZER_OPTION(j),
-        PLAIN_OPTION(j),
+        TOKENS_TOKENIZER_OPTION(j.tokenizer),
+        TEXT_OPTIONS(j),
         {.name = NULL},
     };
     int status = begin(&j, "Print how many tokens a text has.", table, argc, argv);
@@ -300,7 +284,7 @@ int command_tokens(int argc, char **argv)
 #define X(name, arguments, text) VERB(name, arguments, text, tokens_)
     static const struct verb list[] = {TOKENS_LIST(X) {.name = NULL}};
 #undef X
-    static const struct verbs verbs = {"weir tokens", "usage: weir tokens encode|decode|count ...\nConvert texts to ids of tokens and back, and count tokens.",
-                                       44, "`weir tokens encode --help` and so on list the options.", "needs encode, decode or count", list};
+    static const struct verbs verbs = {"weir tokens", "usage: weir tokens encode|decode|count|chat ...\nConvert texts and conversations to ids of tokens, and ids to texts.",
+                                       44, "`weir tokens encode --help` and so on list the options.", "needs encode, decode, count or chat", list};
     return verbs_run(&verbs, argc, argv);
 }

@@ -7,15 +7,15 @@ _weir_words() { # PROGRAM [VERB...]: options, or verbs, that its help lists
 _weir() {
     local cur=${COMP_WORDS[COMP_CWORD]} words
     case ${COMP_WORDS[COMP_CWORD - 1]} in
-    --key | --ranks-file | --trace | --dot | --svg | --load | --load-params | --map | --same-as | --tokenizer) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --key | --ranks-file | --trace | --rates | --dot | --svg | --load | --load-params | --map | --same-as | --tokenizer) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     if [ "$COMP_CWORD" = 1 ]; then
         words="$(_weir_words weir) --help --version"
-    elif [[ ${COMP_WORDS[1]} == @(checkpoint|tokens) && $COMP_CWORD = 2 ]]; then
+    elif [[ ${COMP_WORDS[1]} == @(checkpoint|tokens|trace) && $COMP_CWORD = 2 ]]; then
         words=$(_weir_words weir "${COMP_WORDS[1]}")
         COMPREPLY=($(compgen -W "$words" -- "$cur"))
         return
-    elif [[ ${COMP_WORDS[1]} == @(checkpoint|tokens) ]]; then
+    elif [[ ${COMP_WORDS[1]} == @(checkpoint|tokens|trace) ]]; then
         words=$(_weir_words weir "${COMP_WORDS[1]}" "${COMP_WORDS[2]}")
     else
         words=$(_weir_words weir "${COMP_WORDS[1]}")

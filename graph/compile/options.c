@@ -4,55 +4,20 @@
 #include "graph/base/error.h"
 #include "graph/base/filed.h"
 #include "graph/base/locale.h"
+#include "graph/base/units.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "10", "2.5": no sign, no exponent, and the point whatever the locale. */
-static bool number_take(const char **text, double *value)
-{
-    const char *at = *text;
-    double place = 1;
-    for (*value = 0; *at >= '0' && *at <= '9'; at++)
-        *value = 10 * *value + (*at - '0');
-    bool ok = at != *text;
-    if (ok && *at == '.')
-        for (ok = at[1] >= '0' && at[1] <= '9', at++; *at >= '0' && *at <= '9'; at++)
-            *value += (place /= 10) * (*at - '0');
-    *text = at;
-    return ok;
-}
-
-typedef struct unit {
-    const char *name;
-    double factor;
-} unit;
-
-static bool unit_take(const char **text, const unit *units, double *value)
-{
-    for (; units->name; units++) {
-        size_t length = strlen(units->name);
-        if (strncmp(*text, units->name, length) || ((*text)[length] && (*text)[length] != ' '))
-            continue;
-        *text += length;
-        *value *= units->factor;
-        return true;
-    }
-    return false;
-}
-
 bool link_parse(const char *text, double *bytes)
 {
-    static const unit rates[] = {{"bit", 1}, {"kbit", 1e3}, {"Kbit", 1e3}, {"mbit", 1e6}, {"Mbit", 1e6},
-                                 {"gbit", 1e9}, {"Gbit", 1e9}, {"tbit", 1e12}, {"Tbit", 1e12}, {NULL, 0}};
-    static const unit times[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {NULL, 0}};
     double rate, seconds;
-    if (!number_take(&text, &rate) || !unit_take(&text, rates, &rate) || *text != ' ')
+    if (!rate_take(&text, &rate) || *text != ' ')
         return false;
     while (*text == ' ')
         text++;
-    if (!number_take(&text, &seconds) || !unit_take(&text, times, &seconds) || *text)
+    if (!time_take(&text, &seconds) || *text)
         return false;
     *bytes = rate / 8 * seconds;
     return rate > 0 && seconds > 0 && rate <= 1e15 && seconds <= 1000;

@@ -111,12 +111,19 @@ bool emit_op_attention(onnx_exporter *ex)
     return attention(ex, emit_in(ex, 1), emit_in(ex, 2), k, &s);
 }
 
+/* An input with the dtype of q. */
+static const char *as_q(onnx_exporter *ex, int input)
+{
+    const weir_dtype dtype = emit_type(ex, 0)->dtype;
+    return emit_type(ex, input)->dtype == dtype ? emit_in(ex, input) : emit_cast(ex, NULL, emit_in(ex, input), export_type(dtype));
+}
+
 /* The rows of `kept` in front of the position, and then the new ones. */
 static const char *with_new(onnx_exporter *ex, int kept, int fresh, const char *position)
 {
     const int64_t axis = 1, zero = 0;
-    const char *before = EMIT(ex, NULL, "Slice", emit_in(ex, kept), emit_ints(ex, &zero, 1), position, emit_ints(ex, &axis, 1));
-    EMIT_BEGIN(ex, "Concat", before, emit_in(ex, fresh));
+    const char *before = EMIT(ex, NULL, "Slice", as_q(ex, kept), emit_ints(ex, &zero, 1), position, emit_ints(ex, &axis, 1));
+    EMIT_BEGIN(ex, "Concat", before, as_q(ex, fresh));
     emit_set_int(ex, "axis", 1);
     return emit_end(ex, NULL);
 }

@@ -189,6 +189,27 @@ weir_tensor *weir_linear_stored_at(weir_tensor *x, weir_tensor *w, const weir_li
 #define weir_tied(x, layer, ...) weir_tied_at(x, layer, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_tied_at(weir_tensor *x, weir_tensor *layer, const weir_op_opts *opts);
 
+typedef struct weir_lora_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    weir_sbp a[WEIR_AXES_MAX]; /* SBP of A: WEIR_S(1) where the weight of the base is split along its inputs */
+    weir_sbp b[WEIR_AXES_MAX]; /* of B: WEIR_S(0) where that is split along its outputs */
+    double dropout;            /* x is dropped with this probability before A reads it (weir_dropout) [0] */
+    weir_init init;            /* of A; default: uniform within 1/sqrt(in) of 0 */
+    bool frozen;               /* neither A nor B is trained */
+} weir_lora_opts;
+/* A trained addend of low rank beside a layer that need not train (Hu et al. 2022). x [..., in] is the input of the layer and
+ * `base` [..., out] its result; the sum is
+ *     base + (alpha / rank) (x A^T) B^T
+ * with the parameters NAME.lora_A.weight [rank, in] and NAME.lora_B.weight [out, rank], both f32. The base may have the name NAME;
+ * the result is called NAME.lora. B is 0 at first, so the result begins as the base. Names, shapes and initial values are those of the Python package peft. If x is f16 or bf16, A and B are cast
+ * to its dtype. The layer may be any: weir_linear(), or a product with a weight of any form.
+ *     weir_tensor *q = weir_matmul(x, wq, .trans_b = true);
+ *     q = weir_lora(x, q, 8, 16, .name = "layers.0.q_proj"); */
+#define weir_lora(x, base, rank, alpha, ...) weir_lora_at(x, base, rank, alpha, WEIR_OPTS(weir_lora_opts, __VA_ARGS__))
+weir_tensor *weir_lora_at(weir_tensor *x, weir_tensor *base, int64_t rank, double alpha, const weir_lora_opts *opts);
+
 /* ---- convolutions and pools: x [batch, channels, d...] with 1 to 3 spatial dimensions d ---- */
 
 /* All lists have a number for each spatial dimension. The window is at the positions 0, stride, 2 stride, ... of the padded
@@ -437,7 +458,13 @@ typedef struct weir_attention_kept_opts {
 /* Causal attention with a cache: n new rows after the cached ones. q, k, v [batch, n, dim], keys and values (the cache)
  * [batch, room, dim], position i32 with one element -> [batch, n, dim]. New row i is at position + i; it sees the cached
  * rows 0 .. position - 1 and the new rows 0 .. i. The bits of a row do not depend on which of the rows before it are cached
- * and which are new. The kernel fails unless 0 <= position <= room - n. No gradient flows through it. */
+ * and which are new, nor on how many come at once. The kernel fails unless 0 <= position <= room - n. No gradient flows through it.
+ *
+ * A cache of bf16 or f16 takes half the memory of one of f32. Its new rows have its dtype, and q may stay f32:
+ *     k = weir_cast(k, WEIR_BF16), v = weir_cast(v, WEIR_BF16);
+ *     a = weir_attention_kept(q, k, v, keys, values, position, .heads = 9, .kv_heads = 3);
+ *     weir_state_append(keys, k, position), weir_state_append(values, v, position);
+ * The kernel computes in f32, and the result has q's dtype. Half of q, k and v may be kept in f32 as well. */
 #define weir_attention_kept(q, k, v, keys, values, position, ...) \
     weir_attention_kept_at(q, k, v, keys, values, position,       \
                            WEIR_OPTS(weir_attention_kept_opts, __VA_ARGS__))

@@ -13,6 +13,7 @@
 #include <weir/ops.h>
 #include <weir/plan.h>
 #include <weir/session.h>
+#include <weir/time.h>
 #include <weir/train.h>
 
 #endif

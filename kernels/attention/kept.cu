@@ -42,8 +42,9 @@ DEVICE float column_add(const float *weights, int64_t first, int64_t end, const 
     return sum;
 }
 
-template <class T, class K>
-KERNEL_OF(kept_row, KEPT_THREADS, 1)(refusals say, kept_sizes z, const T *q, const T *k, const T *v, const K *keys,
+/* q and the result are of T, new keys and values of N, kept ones of K. */
+template <class T, class N, class K>
+KERNEL_OF(kept_row, KEPT_THREADS, 1)(refusals say, kept_sizes z, const T *q, const N *k, const N *v, const K *keys,
                                   const K *values, const int32_t *positions, T *out)
 {
     SHARED(float, part, WARP);
@@ -82,8 +83,8 @@ KERNEL_OF(kept_row, KEPT_THREADS, 1)(refusals say, kept_sizes z, const T *q, con
         total = total * shrink + block_sum<float>(weight, part);
         for (int64_t i = threadIdx.x; i < z.head_dim; i += blockDim.x) {
             const float add = column_add<K>(weights, 0, kept, values + old + first * z.kv_dim + i, z.kv_dim, 0);
-            const T *const behind = v + fresh + (first - position) * z.kv_dim + i;
-            sum[i] = sum[i] * shrink + column_add<T>(weights, kept, here, behind, z.kv_dim, add);
+            const N *const behind = v + fresh + (first - position) * z.kv_dim + i;
+            sum[i] = sum[i] * shrink + column_add<N>(weights, kept, here, behind, z.kv_dim, add);
         }
         BARRIER();
     }
@@ -91,6 +92,17 @@ KERNEL_OF(kept_row, KEPT_THREADS, 1)(refusals say, kept_sizes z, const T *q, con
         real_store(out + own + row * z.dim + i, z.mask.at && total == 0 ? 0 : sum[i] / total);
 }
 
+template <class T, class N, class K> static weir_status kept_launch(const weir_kernel_args *args, const kept_sizes &z)
+{
+    const int64_t blocks = args->in[0].shape.dim[0] * z.heads * z.rows;
+    const size_t bytes = 2 * (size_t)z.head_dim * sizeof(float);
+    LAUNCH_SHARED((kept_row<T, N, K>), blocks, KEPT_THREADS, bytes, args->queue, refusing(args), z, data_of<T>(&args->in[0]),
+                  data_of<N>(&args->in[1]), data_of<N>(&args->in[2]), data_of<K>(&args->in[3]), data_of<K>(&args->in[4]),
+                  view_i32(&args->in[5]), data_of<T>(&args->out[0]));
+    return launched(args);
+}
+
+/* New rows are as the kept ones are, or as q is while f32 is kept. */
 static weir_status kept_run(const weir_kernel_args *args, int64_t window)
 {
     const kept_attrs *attrs = (const kept_attrs *)args->attrs;
@@ -100,13 +112,9 @@ static weir_status kept_run(const weir_kernel_args *args, int64_t window)
                     group_of(dim, kv_dim), window, (float)attrs->scale, {}};
     if (args->in_count > 6)
         z.mask = mask_of(&args->in[6]);
-    const int64_t blocks = q->shape.dim[0] * z.heads * z.rows;
-    const size_t bytes = 2 * (size_t)z.head_dim * sizeof(float);
-    WITH_REAL(q->dtype, T,
-              WITH_REAL(keys->dtype, K,
-                        LAUNCH_SHARED((kept_row<T, K>), blocks, KEPT_THREADS, bytes, args->queue, refusing(args), z,
-                                      data_of<T>(q), data_of<T>(&args->in[1]), data_of<T>(&args->in[2]), data_of<K>(keys),
-                                      data_of<K>(&args->in[4]), view_i32(&args->in[5]), data_of<T>(&args->out[0]))));
+    if (args->in[1].dtype != keys->dtype)
+        WITH_REAL(q->dtype, T, return (kept_launch<T, T, float>(args, z)));
+    WITH_REAL(q->dtype, T, WITH_REAL(keys->dtype, K, return (kept_launch<T, K, K>(args, z))));
     return launched(args);
 }
 

@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) void tile(const operands *o, int ro
 }
 
 /* rows, vectors: more rows first; of as many rows the wider tile first, the last one of a single vector */
-#define TILES(X) X(8, 2) X(8, 1) X(4, 4) X(4, 1) X(2, 8) X(2, 1) X(1, 16) X(1, 8) X(1, 4) X(1, 2) X(1, 1)
+#define TILES(X) X(8, 2) X(8, 1) X(4, 4) X(4, 1) X(3, 4) X(3, 1) X(2, 8) X(2, 4) X(2, 1) X(1, 16) X(1, 8) X(1, 4) X(1, 2) X(1, 1)
 
 #define X(rows, vectors)                                       \
     static void tile_##rows##x##vectors(const operands *o)     \

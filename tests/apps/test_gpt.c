@@ -570,7 +570,7 @@ static void save_matrices(const char *path, const char *first, int64_t rows, con
 Test(checkpoint, of_another_vocabulary_or_with_other_names_is_told, .timeout = 120, .fini = remove_folder)
 {
     save_matrices(in_folder("words.safetensors"), "wte/weight", 300, "wpe");
-    expect_sizes(in_folder("words.safetensors"), 0, "has a vocabulary of 300; that of weir-gpt is bytes, 256");
+    expect_sizes(in_folder("words.safetensors"), 0, "has a vocabulary of 300; without --tokenizer that of weir-gpt is bytes, 256");
     save_matrices(in_folder("flat.safetensors"), "wte/weight", 256, "wpe");
     expect_sizes(in_folder("flat.safetensors"), 0, "has no layer h0");
     save_matrices(in_folder("hf.safetensors"), "transformer.wte.weight", 256, "transformer.wpe.weight");

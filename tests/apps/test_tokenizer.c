@@ -129,15 +129,15 @@ static void refuses_with(const char *from, const char *to, const char *says)
 Test(tokenizer, what_changes_ids_and_is_not_done_is_refused_by_its_name)
 {
     refuses_with("\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "normalizer is of the type \"Lowercase\"");
-    refuses_with(PRE, "\"pre_tokenizer\":null", "is not byte-level");
+    refuses_with(PRE, "\"pre_tokenizer\":null", "is neither byte-level nor of SentencePiece's kind");
     refuses_with("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model is of the type \"Unigram\"");
     refuses_with("\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback is true");
     refuses_with("\"dropout\":null", "\"dropout\":0.1", "dropout is not 0");
     refuses_with("\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"@\"", "end_of_word_suffix is \"@\"");
     refuses_with("\"single_word\":false", "\"single_word\":true", "has single_word");
-    refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "pre_tokenizer is of the type \"Metaspace\"");
+    refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Metaspace\"}", "Metaspace has the replacement \"\"");
     refuses_with(PRE, "\"pre_tokenizer\":{\"type\":\"Digits\"}", "has no ByteLevel");
-    refuses_with("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"Fuse\"", "decoder is of the type \"Fuse\"");
+    refuses_with("\"decoder\":{\"type\":\"ByteLevel\"", "\"decoder\":{\"type\":\"CTC\"", "decoder is of the type \"CTC\"");
     refuses_with(PRE, SPLIT("a{1,3}+"), "has \"}+\"");
 }
 
@@ -152,7 +152,7 @@ Test(tokenizer, damaged_files_get_a_sentence)
     refuses_with("\"!\":2,", "\"!\":4194304,", "is not a number from 0 to 4194303");
     refuses_with("\"id\":1,", "\"id\":2,", "has the id 2, but 1 in the model");
     refuses_with(PRE, SPLIT("(a"), "is not valid: missing closing parenthesis");
-    refuses("head -c 7000 " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "t.gguf: ends within its metadata");
+    refuses("head -c 7000 " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "t.gguf: is cut short, or damaged: tokenizer.ggml.token_type would end behind");
     refuses("sed s/smollm/snorkl/ " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2,
             "tokenizer.ggml.pre is \"snorkl\"");
     refuses("head -c 200000000 /dev/zero >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "more than 128 MiB");

@@ -83,7 +83,7 @@ Test(tokens, what_makes_no_sense_gets_a_sentence)
     refuses(GPT "--tokens $T/odd.bin 2>&1", 2, "/odd.bin: has 199 bytes, an odd number");
     refuses(GPT "--tokens $T/raw.bin --validate $T/odd.bin 2>&1", 2, "weir-gpt: --validate: ");
     refuses(GPT "--tokens $T/raw.bin --text README.md 2>&1", 2, "--text and --tokens: give one of them");
-    refuses(GPT "--text README.md 2>&1", 2, "--vocab is for --tokens; a text has 256 bytes");
+    refuses(GPT "--text README.md 2>&1", 2, "--vocab is for --tokens and --tokenizer; a text has 256 bytes");
     refuses(GPT "--tokens $T/raw.bin --load $T 2>&1", 2, "it cannot be used with --tokens");
     refuses(GPT "--tokens $T/short.bin --eval-every 1 2>&1", 2, "6 windows of 16 tokens are too few to hold some of them out");
     refuses(GPT "--tokens $T/short.bin --vocab 9 --steps 1 2>&1", 1, "/short.bin: token ");

@@ -167,16 +167,15 @@ Test(rows, are_alone_in_norms_and_functions_too, .timeout = 60)
 typedef struct kept_case {
     int64_t batch, rows, room, position, heads, head_dim;
     double sharpness; /* of the scores */
+    weir_dtype kept;  /* of k, v and the kept rows */
 } kept_case;
 
 static kernel_check kept_new(const kept_case *at, const kept_attrs *attrs)
 {
     const int64_t dim = at->heads * at->head_dim;
     kernel_check c = kernel_check_new(&op_attention_kept, attrs, SEED);
-    for (int i = 0; i < 3; i++)
-        kernel_check_in(&c, WEIR_F32, SHAPE(at->batch, at->rows, dim));
-    for (int i = 0; i < 2; i++)
-        kernel_check_in(&c, WEIR_F32, SHAPE(at->batch, at->room, dim));
+    for (int i = 0; i < 5; i++)
+        kernel_check_in(&c, i ? at->kept : WEIR_F32, SHAPE(at->batch, i < 3 ? at->rows : at->room, dim));
     *(int32_t *)kernel_check_in(&c, WEIR_I32, SHAPE(1, 1))->data = (int32_t)at->position;
     return c;
 }
@@ -231,41 +230,52 @@ static void check_kept(kept_case at)
 
 Test(attention_kept, is_causal_attention_over_kept_and_new_rows, .timeout = 60)
 {
-    check_kept((kept_case){1, 1, 1, 0, 1, 1, 1});
-    check_kept((kept_case){2, 3, 9, 0, 3, 4, 1});
-    check_kept((kept_case){2, 3, 9, 6, 3, 4, 1});
-    check_kept((kept_case){3, 1, 70, 40, 2, 16, 1});
-    check_kept((kept_case){1, 20, 300, 277, 2, 33, 8});
+    check_kept((kept_case){1, 1, 1, 0, 1, 1, 1, WEIR_F32});
+    check_kept((kept_case){2, 3, 9, 0, 3, 4, 1, WEIR_F32});
+    check_kept((kept_case){2, 3, 9, 6, 3, 4, 1, WEIR_F32});
+    check_kept((kept_case){3, 1, 70, 40, 2, 16, 1, WEIR_F32});
+    check_kept((kept_case){1, 20, 300, 277, 2, 33, 8, WEIR_F32});
+    check_kept((kept_case){2, 3, 9, 6, 3, 4, 1, WEIR_BF16});
+    check_kept((kept_case){1, 20, 300, 277, 2, 72, 8, WEIR_F16});
+    check_kept((kept_case){1, 70, 300, 200, 2, 64, 8, WEIR_BF16});
 }
 
 /* A window of rows in one go gives each row the bits that it gets when those before it are kept, however it is cut. */
-Test(attention_kept, gives_a_row_the_same_bits_whatever_is_kept, .timeout = 60)
+static void check_cuts(const kept_case *whole)
 {
-    const kept_case whole = {1, 61, 61, 0, 3, 20, 2};
-    const kept_attrs attrs = {20, 2 / sqrt(20)};
-    kernel_check all = kept_new(&whole, &attrs);
+    const int64_t all_rows = whole->rows, dim = whole->heads * whole->head_dim, bytes = (int64_t)weir_dtype_bytes(whole->kept);
+    const kept_attrs attrs = {whole->head_dim, 2 / sqrt((double)whole->head_dim)};
+    kernel_check all = kept_new(whole, &attrs);
     kernel_check_run(&all);
-    for (int64_t rows = 1; rows < 61; rows += 1 + rows / 3)
-        for (int64_t position = 0; position + rows <= 61; position++) {
-            const kept_case at = {1, rows, 61, position, 3, 20, 2};
+    for (int64_t rows = 1; rows < all_rows; rows += 1 + rows / 3)
+        for (int64_t position = 0; position + rows <= all_rows; position += 1 + position / 5) {
+            kept_case at = *whole;
+            at.rows = rows, at.position = position;
             kernel_check c = kept_new(&at, &attrs);
             for (int i = 0; i < 5; i++) {
-                const weir_view part = i < 3 ? rows_of(&all.in[i], position, rows, 60) : all.in[i - 2];
-                memcpy(c.in[i].data, part.data, (size_t)weir_shape_count(&part.shape) * sizeof(float));
+                const weir_view part = i < 3 ? rows_of(&all.in[i], position, rows, dim) : all.in[i - 2];
+                memcpy(c.in[i].data, part.data, (size_t)weir_shape_count(&part.shape) * weir_dtype_bytes(part.dtype));
             }
             for (int i = 3; i < 5; i++) /* what lies behind the kept rows is not looked at */
-                memset((float *)c.in[i].data + position * 60, KERNEL_GARBAGE, (size_t)(61 - position) * 60 * 4);
+                memset((char *)c.in[i].data + position * dim * bytes, KERNEL_GARBAGE, (size_t)((all_rows - position) * dim * bytes));
             kernel_check_run(&c);
-            cr_assert_eq(memcmp(c.out[0].data, (float *)all.out[0].data + position * 60, (size_t)rows * 60 * 4), 0,
+            cr_assert_eq(memcmp(c.out[0].data, (float *)all.out[0].data + position * dim, (size_t)(rows * dim) * 4), 0,
                          "%d rows from %d on", (int)rows, (int)position);
             kernel_check_free(&c);
         }
     kernel_check_free(&all);
 }
 
+Test(attention_kept, gives_a_row_the_same_bits_whatever_is_kept, .timeout = 120)
+{
+    check_cuts(&(kept_case){1, 61, 61, 0, 3, 20, 2, WEIR_F32});
+    check_cuts(&(kept_case){1, 61, 61, 0, 1, 40, 2, WEIR_BF16});
+    check_cuts(&(kept_case){1, 130, 130, 0, 1, 16, 2, WEIR_F16});
+}
+
 Test(attention_kept, runs_in_every_layout, .timeout = 60)
 {
-    const kept_case at = {3, 2, 7, 4, 3, 4, 1};
+    const kept_case at = {3, 2, 7, 4, 3, 4, 1, WEIR_BF16};
     const kept_attrs attrs = {4, 0.5};
     kernel_check c = kept_new(&at, &attrs);
     cr_assert_geq(op_check(&c, 3, 1e-5), 2);
@@ -326,6 +336,13 @@ Test(attention_kept, refuses_shapes_that_do_not_fit, .timeout = 120)
                          "batch and dim of k, 1 and 8, and of the kept keys, 1 and 12, differ");
     in[2].dtype = WEIR_I32;
     kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "v: i32 with 3 dimensions; needs to be f32, f16 or bf16 with three");
+    in[2].dtype = WEIR_F32;
+    in[3].dtype = in[4].dtype = WEIR_BF16;
+    kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "k and v are f32 and the kept rows bf16: convert k and v by weir_cast(), or keep f32");
+    in[1].dtype = in[2].dtype = in[3].dtype = in[4].dtype = WEIR_F16;
+    in[0].dtype = WEIR_BF16;
+    in[3].dtype = in[4].dtype = WEIR_F32;
+    kernel_check_refuses(&op_attention_kept, &attrs, in, 6, "k and v are f16; they need to be as q, bf16, or as the kept rows, f32");
 }
 
 Test(append, refuses_shapes_that_do_not_fit, .timeout = 120)
@@ -358,7 +375,7 @@ static void expect_failure(kernel_check *c, int position_at, int32_t position, c
 
 Test(position, is_refused_where_the_rows_do_not_fit, .timeout = 120)
 {
-    const kept_case at = {1, 2, 5, 0, 1, 4, 1};
+    const kept_case at = {1, 2, 5, 0, 1, 4, 1, WEIR_F32};
     const kept_attrs attrs = {4, 1};
     static const int32_t wrong[] = {-1, 4, INT32_MIN, INT32_MAX};
     for (int i = 0; i < 4; i++) {

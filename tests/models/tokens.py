@@ -1,11 +1,12 @@
-"""weir tokens beside Hugging Face's `tokenizers`, on the tree's text and random characters.
+"""weir tokens beside Hugging Face's `tokenizers`, `sentencepiece` and `mistral-common`, on the tree's text and random characters.
 
     python tests/models/tokens.py WEIR FOLDER [GGUF]
     python tests/models/tokens.py --write tests/apps/tokens      the files of test_tokenizer: small tokenizers, and the ids of a text
 
 Makes a tokenizer.json for each of the patterns below, trained on the tree's own text, and 100,000 lines: half of them are the tree's, half
 are random characters that Unicode 14 assigns, with special tokens between them. The ids have to be equal, line by line, and the text of
-the ids has to be the lines. The GGUF file of SmolLM2 has its tokenizer rebuilt for the reference.
+the ids has to be the lines. The GGUF file of SmolLM2 has its tokenizer rebuilt for the reference. Tokenizers with the settings of
+Llama 2, Mistral, Gemma and Qwen (families.py), and the files of `mistral-common`, encode all lines as one text.
 """
 import glob
 import json
@@ -18,17 +19,17 @@ import unicodedata
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+import families
+from families import FIRST, LLAMA3, LOWER, QWEN2, SLASH, UPPER, sources
+
 LINES = 100_000
-REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + REST
-QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + REST
-UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-FIRST, ENDING, SLASH = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", REST.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 GPT4O = f"{FIRST}{UPPER}*{LOWER}+{ENDING}|{FIRST}{UPPER}+{LOWER}*{ENDING}" + r"|\p{N}{1,3}" + SLASH
 # DeepSeek-V3's third pattern: after numbers, and after Chinese and Japanese characters.
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 SPECIAL = ["<|endoftext|>", "<|im_start|>"]
+USERS = ["<turn>", "\n\n", "\u2581\u2581"] # pieces that stay whole
 
 
 def split(*patterns, behavior="isolated", invert=False):
@@ -45,11 +46,6 @@ PATTERNS = {
     "deepseek": split(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK),
     "smollm": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]),
 }
-
-
-def sources():
-    return sorted(f for end in ("c", "h", "md", "py") for top in ("graph", "kernels", "apps", "docs", "tests", "actors")
-                  for f in glob.glob(f"{top}/**/*.{end}", recursive=True))
 
 
 def train(name, folder, size=20000):
@@ -116,6 +112,77 @@ def compare(weir, name, reference, path, lines, lossless=True):
     return faults
 
 
+def compare_whole(weir, name, encode, path, lines, normal=lambda text: text, ends=None):
+    """All lines as one text; and the text of the ids, which is the text in the tokenizer's normal form."""
+    text = "\n".join(lines)
+    ours, theirs = ids_of(weir, path, text.encode(), "--plain"), encode(text)
+    faults = []
+    if ours != theirs:
+        at = next((i for i, (x, y) in enumerate(zip(ours, theirs)) if x != y), min(len(ours), len(theirs)))
+        faults.append(f"{name}: id {at} differs: {ours[max(0, at - 5):at + 5]}, not {theirs[max(0, at - 5):at + 5]}")
+    back = run(weir, "decode", path, run(weir, "encode", path, text.encode(), "--plain", "--as", "u32"), "--as", "u32").decode()
+    if back != normal(text):
+        at = next((i for i, (x, y) in enumerate(zip(back, normal(text))) if x != y), 0)
+        faults.append(f"{name}: the text of the ids is another text: {back[at:at + 20]!r}, not {normal(text)[at:at + 20]!r}")
+    if ends is not None and ids_of(weir, path, b"a text", "--ends") != ends("a text"):
+        faults.append(f"{name}: --ends: {ids_of(weir, path, b'a text', '--ends')}, not {ends('a text')}")
+    print(f"{name}: {len(lines)} lines as one text, {len(theirs)} ids" + (", NOT THE SAME" if faults else ""))
+    return faults
+
+
+def compare_families(weir, folder, lines):
+    faults, unmark = [], lambda text: text.replace("\u2581", " ")
+    forms = {"qwen2": lambda text: unicodedata.normalize("NFC", text), "nfkc-marks": lambda text: unmark(unicodedata.normalize("NFKC", text))}
+    for name in ["qwen2", "llama3", *families.MARKS]:
+        t = families.train(name, folder)
+        t.encode_special_tokens = True
+        normal = forms.get(name, unmark if name in families.MARKS else lambda text: text)
+        faults += compare_whole(weir, name, lambda text: t.encode(text, add_special_tokens=False).ids, folder / f"family-{name}.json", lines, normal,
+                                lambda text: t.encode(text).ids)
+    return faults
+
+
+def compare_mistral(weir, lines):
+    """The files of mistral-common: SentencePiece models, and tekken.json."""
+    import mistral_common
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+    from sentencepiece import SentencePieceProcessor
+    faults = []
+    for path in sorted((pathlib.Path(mistral_common.__file__).parent / "data").iterdir()):
+        if ".model" in path.name:
+            model = SentencePieceProcessor(model_file=str(path))
+            faults += compare_whole(weir, path.name, model.encode, path, lines, lambda text: text.replace("\u2581", " "),
+                                    lambda text: model.encode(text, add_bos=True))
+        elif path.suffix == ".json":
+            model = Tekkenizer.from_file(path)
+            faults += compare_whole(weir, path.name, lambda text: model.encode(text, bos=False, eos=False), path, lines)
+    return faults
+
+
+def compare_trained(weir, folder, lines):
+    """SentencePiece models with other settings, trained on the tree's text; and the same as a GGUF file."""
+    import sentencepiece
+    faults = []
+    for name, settings in {"bpe": {}, "bpe-gemma": {"add_dummy_prefix": False, "user_defined_symbols": USERS},
+                           "bpe-unknown": {"byte_fallback": False}}.items():
+        settings = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False} | settings
+        path = folder / f"{name}.model"
+        if not path.exists():
+            sentencepiece.SentencePieceTrainer.train(input=",".join(f for f in sources() if f.endswith(".c")), model_prefix=str(folder / name),
+                                                     vocab_size=4000, model_type="bpe", minloglevel=2, **settings)
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        text = "\n".join(lines)
+        for kind, file in (("model", path), ("GGUF", folder / f"{name}.gguf")):
+            if kind == "GGUF":
+                put_pieces(file, model, settings.get("add_dummy_prefix", True))
+            ours, theirs = ids_of(weir, file, text.encode(), "--plain"), model.encode(text)
+            print(f"{name}, {kind}: {len(theirs)} ids" + (", NOT THE SAME" if ours != theirs else ""))
+            if ours != theirs:
+                at = next((i for i, (x, y) in enumerate(zip(ours, theirs)) if x != y), min(len(ours), len(theirs)))
+                faults.append(f"{name}, {kind}: id {at}: {ours[max(0, at - 5):at + 5]}, not {theirs[max(0, at - 5):at + 5]}")
+    return faults
+
+
 def read_gguf(path):
     """The metadata of a GGUF file."""
     data, at = open(path, "rb").read(64 << 20), 8
@@ -161,16 +228,38 @@ TEXT = """The plan can't deadlock; we'LL see it's "proved" (12345 steps), né <|
                 """
 
 
+def put_metadata(path, pairs):
+    """A GGUF file of metadata alone. Values are texts, numbers, truths and lists of (kind, values)."""
+    def text(s):
+        return struct.pack("<Q", len(s.encode())) + s.encode()
+
+    def value(v):
+        if isinstance(v, str):
+            return struct.pack("<I", 8) + text(v)
+        if isinstance(v, bool):
+            return struct.pack("<I?", 7, v)
+        if isinstance(v, int):
+            return struct.pack("<II", 4, v)
+        kind, values = v
+        parts = [text(x) if kind == 8 else struct.pack({5: "<i", 6: "<f"}[kind], x) for x in values]
+        return struct.pack("<IIQ", 9, kind, len(parts)) + b"".join(parts)
+
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(text(k) + value(v) for k, v in pairs.items()))
+
+
 def put_gguf(path, tokens, merges):
-    """A GGUF file of metadata alone."""
-    text = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
-    array = lambda kind, parts: struct.pack("<IIQ", 9, kind, len(parts)) + b"".join(parts)
-    pairs = {"general.architecture": struct.pack("<I", 8) + text("llama"), "llama.block_count": struct.pack("<II", 4, 1),
-             "tokenizer.ggml.model": struct.pack("<I", 8) + text("gpt2"), "tokenizer.ggml.pre": struct.pack("<I", 8) + text("smollm"),
-             "tokenizer.ggml.merges": array(8, [text(f"{a} {b}") for a, b in merges]),
-             "tokenizer.ggml.tokens": array(8, [text(t) for t, kind in tokens]),
-             "tokenizer.ggml.token_type": array(5, [struct.pack("<i", kind) for t, kind in tokens])}
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(pairs)) + b"".join(text(k) + v for k, v in pairs.items()))
+    put_metadata(path, {"general.architecture": "llama", "llama.block_count": 1, "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
+                        "tokenizer.ggml.merges": (8, [f"{a} {b}" for a, b in merges]), "tokenizer.ggml.tokens": (8, [t for t, kind in tokens]),
+                        "tokenizer.ggml.token_type": (5, [kind for t, kind in tokens])})
+
+
+def put_pieces(path, model, prefix):
+    """A SentencePiece model as a GGUF file."""
+    ids = range(model.get_piece_size())
+    kind = lambda i: 2 if model.is_unknown(i) else 3 if model.is_control(i) else 6 if model.is_byte(i) else 4 if model.id_to_piece(i) in USERS else 1
+    put_metadata(path, {"general.architecture": "llama", "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": (8, [model.id_to_piece(i) for i in ids]),
+                        "tokenizer.ggml.scores": (6, [model.get_score(i) for i in ids]), "tokenizer.ggml.token_type": (5, [kind(i) for i in ids]),
+                        "tokenizer.ggml.add_space_prefix": prefix, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2})
 
 
 def write(folder):
@@ -202,6 +291,7 @@ def main(weir, folder, gguf=None):
     if gguf:
         reference, has_all_bytes = from_gguf(gguf)
         faults += compare(weir, "SmolLM2.gguf", reference, gguf, lines, has_all_bytes)
+    faults += compare_families(weir, folder, lines) + compare_mistral(weir, lines) + compare_trained(weir, folder, lines)
     for fault in faults:
         print(fault)
     return 1 if faults else 0

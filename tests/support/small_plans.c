@@ -127,8 +127,9 @@ static weir_tensor *zoo_rows(weir_tensor *x)
 {
     weir_tensor *rows = weir_linear(weir_reshape(x, {1, 5, 4}), 4, .name = "rows", .by_row = true);
     weir_tensor *position = weir_argmax(weir_slice(x, 0, 0, 1)), *kept = weir_concat(1, {rows, rows});
+    weir_tensor *half = weir_cast(rows, WEIR_BF16), *halves = weir_concat(1, {half, half});
     weir_tensor *seen = weir_attention_kept(rows, rows, rows, kept, kept, position, .heads = 2);
-    return weir_append(kept, seen, position);
+    return weir_append(kept, weir_add(seen, weir_attention_kept(rows, half, half, halves, halves, position, .heads = 2)), position);
 }
 
 /* Values of later steps, one of them three steps later; and rows that are written where they are kept. */

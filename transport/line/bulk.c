@@ -154,6 +154,16 @@ bool bulk_may_write(const struct bulk *bulk)
     return false;
 }
 
+bool bulk_flows(const struct bulk *bulk)
+{
+    bool flows = bulk->waiting_count > 0;
+    for (uint32_t i = 0; i < bulk->lines_count && !flows; i++) {
+        const struct bulk_in *in = &bulk->lines[i]->in;
+        flows = in->due == BULK_DUE_SLOT && in->transfer->bytes > BULK_READ_TURN;
+    }
+    return flows;
+}
+
 /* A line may be dead while other connections live: packets of one size or port are lost. Both ends of it have something
  * to send sooner or later, which is then never acknowledged. */
 static void stuck_look(struct bulk_line *line, int64_t now)

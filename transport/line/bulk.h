@@ -185,6 +185,10 @@ bool bulk_rest(struct bulk *bulk);
 /* Whether bytes wait on a line that is not blocked. Nobody is woken for them: the thread that posted them writes them. */
 bool bulk_may_write(const struct bulk *bulk);
 
+/* Whether much is on its way: a line is full, or a large slot has come in part. A thread that sleeps then finds more bytes
+ * when it wakes. */
+bool bulk_flows(const struct bulk *bulk);
+
 void bulk_end(struct bulk_line *line);        /* nothing comes or goes any more */
 void bulk_queue_drop(struct bulk_line *line); /* what waits goes nowhere */
 

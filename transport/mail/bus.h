@@ -22,11 +22,12 @@
 /* The part of an end that its senders see; the end embeds it. `post` may be called by any thread, does not block and
  * cannot fail: the plan bounds how many messages can be under way. `post_many` is the same
  * for several; NULL: there is nothing to be gained by it. Where `flush` is not NULL, what was posted may stay
- * until the sender calls it, which it does when it has no more to post for now. */
+ * until the sender calls it, which it does when it has no more to post for now. `rests`: it has nothing else to do either,
+ * and waits next as its mailbox_waiter does, which may go on with what is left. */
 struct bus_end {
     void (*post)(struct bus_end *end, struct message message);
     void (*post_many)(struct bus_end *end, const struct message *messages, uint32_t count);
-    void (*flush)(struct bus_end *end);
+    void (*flush)(struct bus_end *end, bool rests);
 };
 
 struct bus {
@@ -56,7 +57,7 @@ static inline void bus_post(const struct bus *bus, uint32_t actor, struct messag
     struct bus_end *end = bus->ends[actor];
     end->post(end, message);
     if (end->flush)
-        end->flush(end);
+        end->flush(end, false);
 }
 
 #endif

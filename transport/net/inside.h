@@ -43,6 +43,7 @@ struct net_watcher {
     struct mailbox_waiter waiter;
     int worker_fd; /* an eventfd that wakes it; -1: none does; owned */
     int router_fd; /* readable when something may have happened at the ROUTER */
+    int64_t yield_ns; /* from when on it yields where it spins; the worker's own */
     _Atomic bool watching; /* it has nothing else to do now: what comes is its */
 };
 

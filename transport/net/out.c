@@ -12,6 +12,7 @@
 #define HOLD_PART 4              /* one in so many of a register's slots, at most, may have been freed without a word of it,
                                     while the only worker has more to do or spins: then many go together */
 #define FLUSH_BYTES (256u << 10) /* a worker writes no more before it goes on */
+#define REST_BYTES (1u << 20)    /* nor so much before it waits; then it writes and reads in turns */
 
 /* A frame cannot be sent: the peer takes nothing any more. The bound on what is under way is below the high-water mark,
  * so a peer that keeps the protocol never brings it here. */
@@ -271,11 +272,11 @@ static void end_post(struct bus_end *end, struct message message)
     mailbox_put((struct mailbox *)end, message);
 }
 
-/* A large message is left to the net thread, or to this one when it has nothing else to do.
+/* The rest of a large message is left to the net thread, or to this one when it has nothing else to do.
  *
  * If somebody else is at the sockets, it may be the net thread, which looks into the mailbox again before it sleeps, or
  * another worker, which may have looked already; then the net thread sleeps, and is woken. */
-static void end_flush(struct bus_end *end)
+static void end_flush(struct bus_end *end, bool rests)
 {
     struct net *net = (struct net *)((char *)end - offsetof(struct net, route.mailbox));
     if (pthread_mutex_trylock(&net->sockets)) {
@@ -283,7 +284,7 @@ static void end_flush(struct bus_end *end)
         return;
     }
     net_take_messages(net);
-    bool all = bulk_flush(&net->bulk, FLUSH_BYTES);
+    bool all = bulk_flush(&net->bulk, rests ? REST_BYTES : FLUSH_BYTES);
     pthread_mutex_unlock(&net->sockets);
     if (!all)
         mailbox_call(&net->route.mailbox);

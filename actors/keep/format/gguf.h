@@ -9,7 +9,7 @@
  *
  * A text is a u64 length and bytes. The key/values are skipped but for general.architecture and general.alignment.
  *
- * Headers are parsed as what a stranger wrote. The header ends within the first GGUF_HEADER_MAX bytes, memory grows with what was
+ * Headers are parsed as what a stranger wrote. The header ends within the first GGUF_HEADER_MAX bytes (graph/base/gguf.h), memory grows with what was
  * read and never with a claim, every tensor lies in the file, and no two overlap. A tensor of a type that weir does not read, or
  * does not know, is listed with the others; its data may then be all bytes up to the next tensor.
  *
@@ -21,7 +21,6 @@
 #include "actors/keep/format/gguf_type.h"
 #include "actors/keep/format/index.h"
 
-#define GGUF_HEADER_MAX 100000000 /* bytes before the data */
 #define GGUF_NAME_MAX 1024        /* bytes of a tensor's name, and of general.architecture */
 #define GGUF_DIMS_MAX 4
 

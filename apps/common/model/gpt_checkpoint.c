@@ -61,9 +61,10 @@ bool gpt_sizes(const weir_checkpoint *from, gpt_config *config, char *why, size_
         return REFUSE("%s has Hugging Face's names; weir checkpoint convert --map gives it those of weir-gpt", path);
     if (!is_matrix(wte) || !is_matrix(wpe) || wpe->shape.dim[1] != wte->shape.dim[1])
         return REFUSE("%s has no wte/weight [%d, dim] and wpe [seq, dim]: it is not of weir-gpt", path, GPT_VOCAB);
-    if (wte->shape.dim[0] != GPT_VOCAB)
-        return REFUSE("%s has a vocabulary of %lld; that of weir-gpt is bytes, %d", path,
-                      (long long)wte->shape.dim[0], GPT_VOCAB);
+    if (config->vocab ? wte->shape.dim[0] < config->vocab || wte->shape.dim[0] > INT32_MAX : wte->shape.dim[0] != GPT_VOCAB)
+        return REFUSE("%s has a vocabulary of %lld; %s %d", path, (long long)wte->shape.dim[0],
+                      config->vocab ? "the tokenizer has" : "without --tokenizer that of weir-gpt is bytes,", config->vocab ? config->vocab : GPT_VOCAB);
+    config->vocab = (int)wte->shape.dim[0];
     config->dim = (int)wpe->shape.dim[1];
     config->seq = (int)wpe->shape.dim[0];
     config->layers = count_layers(from);

@@ -16,7 +16,8 @@
 
 #include <weir/checkpoint.h>
 
-/* Sets layers, dim, seq and heads; config->heads may be set already, for a checkpoint that does not say. False, with a
+/* Sets layers, dim, seq, heads and vocab; config->heads may be set already, for a checkpoint that does not say, and config->vocab, to
+ * the tokens that there are: a model may have more. False, with a
  * sentence in `why` that names the checkpoint, when it is of no model that gpt.h has. */
 bool gpt_sizes(const weir_checkpoint *from, gpt_config *config, char *why, size_t why_bytes);
 

@@ -40,10 +40,12 @@ static weir_status take(const weir_kernel_args *args)
     *chosen = NOTHING_CHOSEN;
     if (++w->done < w->seen)
         return WEIR_OK;
-    if (*w->prompt)
-        add_byte(w, (unsigned char)*w->prompt++);
-    else
+    if (w->left) {
+        w->left--;
+        add_byte(w, (int32_t)*w->prompt++);
+    } else {
         add_byte(w, *chosen = w->choose(w->ctx, args->in[0].data));
+    }
     return WEIR_OK;
 }
 
@@ -101,13 +103,27 @@ static int64_t rows_for(int seq, int64_t bytes)
     return bytes + beginnings * half;
 }
 
-/* The last byte need not be run: nothing follows it. */
-weir_status writer_write(writer *w, const char *prompt, int bytes)
+/* The last token need not be run: nothing follows it. */
+weir_status writer_write_tokens(writer *w, const uint32_t *prompt, size_t prompt_count, int tokens)
 {
-    if (bytes < 1)
+    if (tokens < 1)
         return WEIR_OK;
     w->seen = w->done = 0;
     w->prompt = prompt + 1;
-    add_byte(w, (unsigned char)*prompt);
-    return weir_session_run(w->session, rows_for(w->config->seq, (int64_t)strlen(prompt) + bytes - 1));
+    w->left = prompt_count - 1;
+    add_byte(w, (int32_t)*prompt);
+    return weir_session_run(w->session, rows_for(w->config->seq, (int64_t)prompt_count + tokens - 1));
+}
+
+weir_status writer_write(writer *w, const char *prompt, int bytes)
+{
+    const size_t count = strlen(prompt);
+    uint32_t *id = malloc(count * sizeof *id);
+    if (!id)
+        return WEIR_E_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        id[i] = (unsigned char)prompt[i];
+    const weir_status status = writer_write_tokens(w, id, count, bytes);
+    free(id);
+    return status;
 }

@@ -1,4 +1,4 @@
-/* apps/common/model/writer.h: goes on with a text, a byte at a time.
+/* apps/common/model/writer.h: goes on with a text, a byte or another token at a time.
  *
  *     writer *w = writer_new(&config, choose, put, &mine);
  *     params_copy(trained, w->session, w->plan);
@@ -20,7 +20,7 @@
 
 #include "apps/common/model/gpt.h"
 
-/* Says which byte comes next, by what the model says of each: logits [GPT_VOCAB]. Runs on a worker's thread. */
+/* Says which byte comes next, by what the model says of each: logits [vocab]. Runs on a worker's thread. */
 typedef int32_t (*writer_choose_fn)(void *ctx, const float *logits);
 /* Is given each byte that follows the prompt. Likewise. */
 typedef void (*writer_put_fn)(void *ctx, int32_t byte);
@@ -35,7 +35,8 @@ typedef struct writer {
     int32_t *window;          /* the bytes that there are for the model to see: `seen` of seq */
     int seen;
     int done;                 /* of those, the ones whose rows have been run */
-    const char *prompt;       /* what of it is still to come */
+    const uint32_t *prompt;   /* what of it is still to come: borrowed */
+    size_t left;
 } writer;
 
 /* NULL and weir_error() on failure. */
@@ -44,5 +45,8 @@ void writer_free(writer *w); /* may be NULL */
 
 /* Chooses and puts `bytes` that follow `prompt`, which is not empty. Each call begins anew. */
 weir_status writer_write(writer *w, const char *prompt, int bytes);
+
+/* The same with tokens of the model's vocabulary. */
+weir_status writer_write_tokens(writer *w, const uint32_t *prompt, size_t prompt_count, int tokens);
 
 #endif

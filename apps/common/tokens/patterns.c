@@ -22,18 +22,19 @@ static const struct named {
     const char *names;       /* with a space around each */
     const char *digits;      /* a stage before the pattern; NULL: none */
     const char *pattern;
-    bool ignore_merges;
+    struct split_named is;
 } table[] = {
-    {" gpt-2 gpt2 phi-2 olmo ", NULL, SPLIT_GPT2, false},
-    {" smollm starcoder refact command-r ", "\\p{N}", SPLIT_GPT2, false},
-    {" llama-bpe llama3 llama-v3 ", NULL, LLAMA3, true},
-    {" dbrx smaug-bpe ", NULL, LLAMA3, false},
-    {" qwen2 stablelm2 deepseek-r1-qwen ", NULL, QWEN2, false},
-    {" gpt-4o ", NULL, GPT4O, false},
-    {" tekken ", NULL, TEKKEN, true},
+    {" gpt-2 gpt2 phi-2 olmo ", NULL, SPLIT_GPT2, {0}},
+    {" smollm starcoder refact command-r ", "\\p{N}", SPLIT_GPT2, {0}},
+    {" llama-bpe llama3 llama-v3 ", NULL, LLAMA3, {.ignore_merges = true, .begins = true}},
+    {" dbrx smaug-bpe ", NULL, LLAMA3, {0}},
+    {" qwen2 ", NULL, QWEN2, {.composes = true}},
+    {" stablelm2 deepseek-r1-qwen ", NULL, QWEN2, {0}},
+    {" gpt-4o ", NULL, GPT4O, {0}},
+    {" tekken ", NULL, TEKKEN, {.ignore_merges = true, .begins = true}},
 };
 
-bool split_add_named(struct split *s, const char *name, bool *ignore_merges)
+bool split_add_named(struct split *s, const char *name, struct split_named *is)
 {
     char wanted[64] = " ";
     const struct named *found = NULL;
@@ -44,6 +45,6 @@ bool split_add_named(struct split *s, const char *name, bool *ignore_merges)
     if (!found)
         return tokens_failed("tokenizer.ggml.pre is \"%.60s\", a way to split texts that is not known here; gpt-2, smollm, "
                              "llama-bpe, qwen2, gpt-4o, tekken and others are; use the model's tokenizer.json", name);
-    *ignore_merges = found->ignore_merges;
+    *is = found->is;
     return (!found->digits || split_add(s, found->digits, true, true)) && split_add(s, found->pattern, true, true);
 }

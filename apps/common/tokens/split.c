@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include "apps/common/tokens/normal.h"
 #include "apps/common/tokens/split.h"
 #include "apps/common/tokens/tokenizer.h"
 
@@ -23,8 +24,10 @@ struct splitter {
     pcre2_match_data *found;   /* owned, as the next three */
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;
-    char *spaced;              /* a piece with a space before it */
-    size_t room;
+    struct spaced {            /* by stage: a piece with a space before it */
+        char *text;
+        size_t room;
+    } spaced[SPLIT_STAGES_MAX];
 };
 
 /* ---- patterns ---- */
@@ -93,13 +96,13 @@ static bool translate(const char *pattern, char *to)
     return true;
 }
 
-static bool add_stage(struct split *s, void *code, bool matches, bool gaps)
+static bool add_stage(struct split *s, struct split_stage stage)
 {
     if (s->count == SPLIT_STAGES_MAX) {
-        pcre2_code_free(code);
+        pcre2_code_free(stage.code);
         return tokens_failed("the text is split in more than %d stages", SPLIT_STAGES_MAX);
     }
-    s->stage[s->count++] = (struct split_stage){code, matches, gaps};
+    s->stage[s->count++] = stage;
     return true;
 }
 
@@ -128,12 +131,12 @@ bool split_add(struct split *s, const char *pattern, bool matches, bool gaps)
     if (!code)
         return false;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where it fails, the interpreter matches */
-    return add_stage(s, code, matches, gaps);
+    return add_stage(s, (struct split_stage){.code = code, .matches = matches, .gaps = gaps});
 }
 
-bool split_add_space(struct split *s)
+bool split_add_space(struct split *s, enum split_space space, bool unmarks)
 {
-    return add_stage(s, NULL, false, false);
+    return add_stage(s, (struct split_stage){.space = space, .unmarks = unmarks});
 }
 
 void split_free(struct split *s)
@@ -169,7 +172,8 @@ void splitter_free(struct splitter *w)
     pcre2_match_data_free(w->found);
     pcre2_match_context_free(w->limits);
     pcre2_jit_stack_free(w->stack);
-    free(w->spaced);
+    for (int i = 0; i < SPLIT_STAGES_MAX; i++)
+        free(w->spaced[i].text);
     free(w);
 }
 
@@ -177,6 +181,7 @@ void splitter_free(struct splitter *w)
 struct cut {
     const struct split *split;
     struct splitter *scratch;
+    const char *first; /* the piece that begins here is the text's first; NULL: there is none */
     bool (*piece)(void *ctx, const char *text, size_t bytes);
     void *ctx;
 };
@@ -199,22 +204,30 @@ static int find(const struct cut *c, const pcre2_code *code, const char *text, s
 
 static bool cut(const struct cut *c, int stage, const char *text, size_t bytes);
 
-/* A piece that is there already has its space. */
-static bool add_space(const struct cut *c, int stage, const char *text, size_t bytes)
+static bool has_room(struct spaced *to, size_t bytes)
 {
-    struct splitter *w = c->scratch;
-    if (*text == ' ' || text == w->spaced)
-        return cut(c, stage + 1, text, bytes);
-    if (w->room < bytes + 1) {
-        char *spaced = realloc(w->spaced, 2 * bytes + 1);
-        if (!spaced)
-            return tokens_failed("no memory");
-        w->spaced = spaced;
-        w->room = 2 * bytes + 1;
-    }
-    w->spaced[0] = ' ';
-    memcpy(w->spaced + 1, text, bytes);
-    return cut(c, stage + 1, w->spaced, bytes + 1);
+    if (to->room >= bytes)
+        return true;
+    char *text = realloc(to->text, 2 * bytes);
+    if (!text)
+        return tokens_failed("no memory for a piece of %zu bytes", bytes);
+    to->text = text;
+    to->room = 2 * bytes;
+    return true;
+}
+
+static bool space(const struct cut *c, int stage, const char *text, size_t bytes)
+{
+    const struct split_stage *s = &c->split->stage[stage];
+    struct spaced *to = &c->scratch->spaced[stage];
+    if (!has_room(to, bytes + 1))
+        return false;
+    const size_t made = s->unmarks ? normal_unmark(text, bytes, to->text + 1) : bytes;
+    if (!s->unmarks)
+        memcpy(to->text + 1, text, bytes);
+    const bool spaced = to->text[1] != ' ' && (s->space == SPLIT_SPACE || (s->space == SPLIT_FIRST_SPACE && text == c->first));
+    to->text[0] = ' ';
+    return cut(c, stage + 1, to->text + !spaced, made + spaced);
 }
 
 static size_t next_char(const char *text, size_t bytes, size_t at)
@@ -267,12 +280,12 @@ static bool cut(const struct cut *c, int stage, const char *text, size_t bytes)
 {
     if (stage == c->split->count)
         return c->piece(c->ctx, text, bytes);
-    return c->split->stage[stage].code ? cut_by(c, stage, text, bytes) : add_space(c, stage, text, bytes);
+    return c->split->stage[stage].code ? cut_by(c, stage, text, bytes) : space(c, stage, text, bytes);
 }
 
-bool split_text(const struct split *s, struct splitter *w, const char *text, size_t bytes,
+bool split_text(const struct split *s, struct splitter *w, const char *text, size_t bytes, bool first,
                 bool (*piece)(void *ctx, const char *text, size_t bytes), void *ctx)
 {
-    const struct cut c = {s, w, piece, ctx};
+    const struct cut c = {s, w, first ? text : NULL, piece, ctx};
     return bytes == 0 || cut(&c, 0, text, bytes);
 }

@@ -16,9 +16,13 @@ enum { SPLIT_STAGES_MAX = 8, SPLIT_PATTERN_MAX = 8192 };
 
 #define SPLIT_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
+enum split_space { SPLIT_NO_SPACE, SPLIT_FIRST_SPACE, SPLIT_SPACE };
+
 struct split_stage {
-    void *code;            /* owned: a pcre2_code. NULL: puts a space before a piece that begins with none */
-    bool matches, gaps;    /* which of both become pieces */
+    void *code;             /* owned: a pcre2_code. NULL: the piece stays one, and changes as the next two say */
+    bool unmarks;           /* U+2581 becomes a space */
+    enum split_space space; /* one comes before a piece that begins with none; or only before the first piece of a text */
+    bool matches, gaps;     /* which of both become pieces */
 };
 
 struct split {
@@ -28,21 +32,26 @@ struct split {
 
 /* Adds a stage. False with tokens_error(). */
 bool split_add(struct split *s, const char *pattern, bool matches, bool gaps);
-bool split_add_space(struct split *s);
+bool split_add_space(struct split *s, enum split_space space, bool unmarks);
 void split_free(struct split *s);
 
-/* Adds the stages that a name of GGUF's tokenizer.ggml.pre stands for; *ignore_merges is true if a piece that is a token as a
- * whole is not merged. False with tokens_error(): the name is unknown. */
-bool split_add_named(struct split *s, const char *name, bool *ignore_merges);
+/* Adds the stages that a name of GGUF's tokenizer.ggml.pre stands for, and tells the rest of what it stands for. False with
+ * tokens_error(): the name is unknown. */
+struct split_named {
+    bool ignore_merges; /* a piece that is a token as a whole is not merged */
+    bool begins;        /* a begin token comes before a text, if the file does not say otherwise */
+    bool composes;      /* texts are in NFC */
+};
+bool split_add_named(struct split *s, const char *name, struct split_named *is);
 
 /* The scratch memory of one thread. NULL: no memory. */
 struct splitter;
 struct splitter *splitter_new(void);
 void splitter_free(struct splitter *w);
 
-/* Calls piece() for each piece in order; it returns false to end. The text is valid UTF-8. False: piece() did, or
- * tokens_error(). */
-bool split_text(const struct split *s, struct splitter *w, const char *text, size_t bytes,
+/* Calls piece() for each piece in order; it returns false to end. The text is valid UTF-8; `first`: nothing is before it. False:
+ * piece() did, or tokens_error(). */
+bool split_text(const struct split *s, struct splitter *w, const char *text, size_t bytes, bool first,
                 bool (*piece)(void *ctx, const char *text, size_t bytes), void *ctx);
 
 #endif

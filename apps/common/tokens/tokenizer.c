@@ -7,14 +7,18 @@
 
 #include "graph/base/reading.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct encoder {
     const struct tokenizer *tokenizer; /* borrowed */
-    struct splitter *splitter;         /* owned */
-    struct bpe_scratch *bpe;           /* owned */
+    struct normalizer *normalizer;     /* owned, as the next two */
+    struct splitter *splitter;
+    struct bpe_scratch *bpe;
 };
 
 static _Thread_local char error[1024];
@@ -35,32 +39,75 @@ const char *tokens_error(void)
 
 /* ---- reading ---- */
 
+/* The forms are told by their first bytes: JSON begins with a brace. */
 static bool read_file(struct tokenizer *t, FILE *file)
 {
-    char magic[4] = "";
-    const bool gguf = fread(magic, 1, sizeof magic, file) == sizeof magic && !memcmp(magic, "GGUF", sizeof magic);
+    char first[64] = "";
+    const size_t got = fread(first, 1, sizeof first - 1, file);
+    const bool gguf = got >= 4 && !memcmp(first, "GGUF", 4), json = strchr("{[", first[strspn(first, " \t\r\n")]);
     rewind(file);
-    return (gguf ? tokenizer_from_gguf(t, file) : tokenizer_from_json(t, file)) && added_end(&t->added[0]) && added_end(&t->added[1]);
+    t->begin = t->end = VOCAB_NONE;
+    if (!(gguf ? tokenizer_from_gguf : json ? tokenizer_from_json : tokenizer_from_sentencepiece)(t, file))
+        return false;
+    bpe_end(&t->bpe);
+    return added_end(&t->added[0]) && added_end(&t->added[1]);
+}
+
+static bool read_path(struct tokenizer *t, const char *path)
+{
+    const char *why;
+    FILE *file = reading_file(path, &why);
+    if (!file)
+        return tokens_failed("%s: cannot be read: %s", path, why);
+    const bool ok = read_file(t, file);
+    fclose(file);
+    if (ok)
+        return true;
+    char told[sizeof error];
+    strcpy(told, error);
+    return tokens_failed("%s: %.900s", path, told);
+}
+
+/* The names of files that lie in the folder of a model. */
+static const char *const names[] = {"tokenizer.json", "tekken.json", "tokenizer.model"};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* A folder's file. False with tokens_error(): there is none, or the name is too long. */
+static bool find_file(const char *folder, char path[PATH_MAX])
+{
+    for (int i = 0; i < NAMES; i++)
+        if (snprintf(path, PATH_MAX, "%s/%s", folder, names[i]) < PATH_MAX && !access(path, F_OK))
+            return true;
+    return tokens_failed("%s: has no tokenizer.json, tekken.json or tokenizer.model", folder);
+}
+
+/* The folder of a file that has one of the names. False: it has another. */
+static bool find_folder(const char *path, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool known = false;
+    for (int i = 0; i < NAMES; i++)
+        known |= !strcmp(name, names[i]);
+    return known && snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".") < PATH_MAX;
 }
 
 struct tokenizer *tokenizer_read(const char *path)
 {
-    const char *why;
+    char file[PATH_MAX], folder[PATH_MAX];
+    struct stat is;
+    const bool in_folder = !stat(path, &is) && S_ISDIR(is.st_mode);
     struct tokenizer *t = calloc(1, sizeof *t);
-    FILE *file = t ? reading_file(path, &why) : NULL;
-    bool ok = file && read_file(t, file);
-    if (t && !file)
-        tokens_failed("%s: cannot be read: %s", path, why);
-    else if (!ok) {
-        char told[sizeof error];
-        strcpy(told, t ? error : "no memory");
-        tokens_failed("%s: %.900s", path, told);
+    if (!t) {
+        tokens_failed("no memory for a tokenizer");
+        return NULL;
     }
-    if (file)
-        fclose(file);
-    if (!ok)
-        tokenizer_free(t);
-    return ok ? t : NULL;
+    if (in_folder)
+        snprintf(folder, sizeof folder, "%s", path);
+    if ((!in_folder || find_file(path, file)) && read_path(t, in_folder ? file : path) &&
+        (!(in_folder || find_folder(path, folder)) || tokenizer_configure(t, folder)) && chat_add_stops(t))
+        return t;
+    tokenizer_free(t);
+    return NULL;
 }
 
 void tokenizer_free(struct tokenizer *t)
@@ -71,12 +118,19 @@ void tokenizer_free(struct tokenizer *t)
     split_free(&t->split);
     added_free(&t->added[0]);
     added_free(&t->added[1]);
+    chat_free(&t->chat);
     free(t);
 }
 
 uint32_t tokenizer_size(const struct tokenizer *t)
 {
     return t->bpe.vocab.size;
+}
+
+bool tokenizer_end(const struct tokenizer *t, uint32_t *id)
+{
+    *id = t->end;
+    return t->end != VOCAB_NONE;
 }
 
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *bytes)
@@ -93,8 +147,8 @@ struct encoder *encoder_new(const struct tokenizer *t)
     struct encoder *e = calloc(1, sizeof *e);
     if (!e)
         return NULL;
-    *e = (struct encoder){t, splitter_new(), bpe_scratch_new()};
-    if (!e->splitter || !e->bpe) {
+    *e = (struct encoder){t, normalizer_new(), splitter_new(), bpe_scratch_new()};
+    if (!e->normalizer || !e->splitter || !e->bpe) {
         encoder_free(e);
         return NULL;
     }
@@ -105,9 +159,56 @@ void encoder_free(struct encoder *e)
 {
     if (!e)
         return;
+    normalizer_free(e->normalizer);
     splitter_free(e->splitter);
     bpe_scratch_free(e->bpe);
     free(e);
+}
+
+const struct tokenizer *encoder_tokenizer(const struct encoder *e)
+{
+    return e->tokenizer;
+}
+
+struct normalizer *encoder_normalizer(struct encoder *e)
+{
+    return e->normalizer;
+}
+
+bool ends_add(struct ends *e, uint32_t id)
+{
+    for (int i = 0; i < e->count; i++)
+        if (e->id[i] == id)
+            return true;
+    if (e->count == ENDS_MAX)
+        return tokens_failed("has more than %d tokens that end a text or a reply", ENDS_MAX);
+    e->id[e->count++] = id;
+    return true;
+}
+
+uint32_t tokenizer_added(const struct tokenizer *t, const char *text, size_t length)
+{
+    size_t begin;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct added_token *token = added_find(&t->added[pass], text, length, 0, &begin);
+        if (token && token->length == length)
+            return token->id;
+    }
+    return VOCAB_NONE;
+}
+
+/* ---- decoding ---- */
+
+const char *decoder_next(struct decoder *d, uint32_t id, size_t *bytes)
+{
+    const struct tokenizer *t = d->tokenizer;
+    const char *text = tokenizer_bytes(t, id, bytes);
+    if (!text)
+        return NULL;
+    const bool strips = t->strips && !d->inside && *bytes && *text == ' ' && t->bpe.vocab.token[id].found;
+    d->inside = !t->bpe.vocab.token[id].begins;
+    *bytes -= strips;
+    return text + strips;
 }
 
 /* ---- UTF-8 ---- */
@@ -160,16 +261,20 @@ static bool take_piece(void *ctx, const char *text, size_t bytes)
     return bpe_encode(&j->encoder->tokenizer->bpe, j->encoder->bpe, text, bytes, j->to);
 }
 
-static bool encode(struct job *j, int pass, const char *text, size_t bytes);
+static bool encode(struct job *j, int pass, const char *text, size_t bytes, bool first);
 
-/* Encodes the text between two added tokens. The next pass looks for the added tokens that are left. */
-static bool encode_rest(struct job *j, int pass, const char *text, size_t bytes)
+/* Encodes the text between two added tokens. The next pass looks in its normal form for the added tokens that are left. */
+static bool encode_rest(struct job *j, int pass, const char *text, size_t bytes, bool first)
 {
-    return pass < 1 ? encode(j, pass + 1, text, bytes)
-                    : split_text(&j->encoder->tokenizer->split, j->encoder->splitter, text, bytes, take_piece, j);
+    const struct encoder *e = j->encoder;
+    size_t made;
+    if (pass == 1)
+        return split_text(&e->tokenizer->split, e->splitter, text, bytes, first, take_piece, j);
+    const char *normal = normal_text(&e->tokenizer->normal, e->normalizer, text, bytes, &made);
+    return normal && encode(j, pass + 1, normal, made, first);
 }
 
-static bool encode(struct job *j, int pass, const char *text, size_t bytes)
+static bool encode(struct job *j, int pass, const char *text, size_t bytes, bool first)
 {
     const struct added *added = &j->encoder->tokenizer->added[pass];
     const struct added_token *token;
@@ -184,15 +289,33 @@ static bool encode(struct job *j, int pass, const char *text, size_t bytes)
         if (token->takes_right)
             end += added_space_at_begin(text + end, bytes - end);
         if (begin > done)
-            ok = encode_rest(j, pass, text + done, begin - done);
+            ok = encode_rest(j, pass, text + done, begin - done, first && !done);
         ok = ok && token_ids_add(j->to, &token->id, 1);
         done = end > done ? end : done;
     }
-    return ok && (done >= bytes || encode_rest(j, pass, text + done, bytes - done));
+    return ok && (done >= bytes || encode_rest(j, pass, text + done, bytes - done, first && !done));
 }
 
 bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to)
 {
     struct job j = {e, plain, to};
-    return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes);
+    return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes, true);
+}
+
+bool tokenizer_begin(const struct tokenizer *t, struct token_ids *to)
+{
+    return token_ids_add(to, t->before.id, (size_t)t->before.count);
+}
+
+bool tokenizer_encode_with_ends(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to)
+{
+    const struct tokenizer *t = e->tokenizer;
+    return tokenizer_begin(t, to) && tokenizer_encode(e, text, bytes, plain, to) &&
+           token_ids_add(to, t->after.id, (size_t)t->after.count);
+}
+
+bool tokenizer_encode_plain(struct encoder *e, const char *text, size_t bytes, bool first, struct token_ids *to)
+{
+    struct job j = {e, true, to};
+    return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes, first);
 }

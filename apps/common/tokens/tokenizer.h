@@ -1,13 +1,21 @@
-/* apps/common/tokens/tokenizer.h: texts as ids of tokens, and back: byte-level BPE, as GPT-2, Llama 3, Qwen2 and many others
- * have it.
+/* apps/common/tokens/tokenizer.h: texts as ids of tokens, and back: byte-level BPE, as GPT-2, Llama 3, Qwen and many others have
+ * it, and the BPE models of SentencePiece, as Llama 2, Mistral and Gemma have them.
  *
  *     text --- special and added tokens are found first ---> the text between them
+ *          --- a normal form (normal.h) -------------------> the same text, or another
  *          --- a pattern splits it (split.h) --------------> pieces, such as " house"
  *          --- pairs merge, lowest rank first (bpe.h) -----> ids
  *
- * The ids are those of Hugging Face's `tokenizers` for the same file, without the tokens that it adds at the begin or the end
- * of a text. A tokenizer comes from a tokenizer.json of Hugging Face, or from the metadata of a GGUF file. Files are not
- * trusted: with any content, reading one gives a tokenizer or one sentence, in memory that is bounded by the file's size.
+ *     file                        what it is
+ *     tokenizer.json              Hugging Face's
+ *     tekken.json                 Mistral's
+ *     tokenizer.model             SentencePiece's; BPE
+ *     *.gguf                      llama.cpp's: the metadata
+ *     a folder                    the first of the first three that is there
+ *
+ * The ids are those of the reference for the same file: PyPI's `tokenizers`, `mistral-common` and `sentencepiece`. Where a file lies
+ * in a folder with tokenizer_config.json and chat_template.jinja, these say how chats look (chat.h). Files are not trusted: with any
+ * content, reading one gives a tokenizer or one sentence, in memory that is bounded by the file's size.
  *
  * A tokenizer does not change after it is read, so any thread may use it. An encoder has the scratch memory of one thread.
  */
@@ -37,6 +45,9 @@ void tokenizer_free(struct tokenizer *t);
 /* Ids are below this. */
 uint32_t tokenizer_size(const struct tokenizer *t);
 
+/* The token that ends a text. False: the files name none. */
+bool tokenizer_end(const struct tokenizer *t, uint32_t *id);
+
 /* NULL: no memory. Borrows the tokenizer. One thread at a time. */
 struct encoder *encoder_new(const struct tokenizer *t);
 void encoder_free(struct encoder *e);
@@ -46,8 +57,27 @@ void encoder_free(struct encoder *e);
  * byte is not UTF-8, the file's pattern takes too long, or no memory. */
 bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to);
 
+/* The same, with the tokens that the file puts before and after a text. */
+bool tokenizer_encode_with_ends(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to);
+
+/* Adds the tokens that the file puts before a text. False with tokens_error(): no memory. */
+bool tokenizer_begin(const struct tokenizer *t, struct token_ids *to);
+
 /* The bytes of a token, which need not be whole characters. NULL: there is no token of this id. Owned by the tokenizer. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *bytes);
+
+/* Text that comes token by token:
+ *
+ *     struct decoder d = {.tokenizer = t};
+ *     text = decoder_next(&d, id, &bytes);
+ *
+ * Gives the bytes that the token adds, without the space that SentencePiece's models put before a text. A character may begin in one
+ * token and end in the next. NULL: there is no token of this id. Borrows the tokenizer. One thread. */
+struct decoder {
+    const struct tokenizer *tokenizer;
+    bool inside; /* a text has begun */
+};
+const char *decoder_next(struct decoder *d, uint32_t id, size_t *bytes);
 
 /* Leaves the calling thread's sentence and returns false. */
 bool tokens_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,9 +1,10 @@
-/* apps/common/tokens/vocab.c: the tokens and merges of a byte-level BPE.
+/* apps/common/tokens/vocab.c: the tokens and merges of a BPE.
  *
  * Both tables are open hash tables of at least twice as many slots as entries, made once: the counts are known before. A text
  * is looked up by writing its bytes behind those of all tokens, where they also stay if it is added.
  */
 #include "apps/common/tokens/vocab.h"
+#include "apps/common/tokens/normal.h"
 #include "apps/common/tokens/tokenizer.h"
 
 #include "graph/base/foreign.h"
@@ -19,22 +20,39 @@ static uint32_t power_above(uint64_t count)
     return power;
 }
 
-bool vocab_begin(struct vocab *v, uint64_t size, uint64_t merges)
+bool vocab_begin(struct vocab *v, enum vocab_form form, uint64_t size)
 {
-    if (size > VOCAB_IDS_MAX || merges > VOCAB_IDS_MAX)
-        return tokens_failed("has %llu ids and %llu merges; at most %d of each are read", (unsigned long long)size,
-                             (unsigned long long)merges, VOCAB_IDS_MAX);
-    const uint32_t slots = power_above(size), pairs = power_above(merges);
-    *v = (struct vocab){.size = (uint32_t)size, .slot_mask = slots - 1, .pair_mask = pairs - 1};
+    if (size > VOCAB_IDS_MAX)
+        return tokens_failed("has %llu ids; at most %d are read", (unsigned long long)size, VOCAB_IDS_MAX);
+    const uint32_t slots = power_above(size);
+    *v = (struct vocab){.form = form, .size = (uint32_t)size, .slot_mask = slots - 1};
     v->token = calloc(size + 1, sizeof *v->token);
     v->slot = malloc(slots * sizeof *v->slot);
-    v->pair = malloc(pairs * sizeof *v->pair);
-    v->merged = malloc((merges + 1) * sizeof *v->merged);
-    if (!v->token || !v->slot || !v->pair || !v->merged)
+    if (!v->token || !v->slot)
         return tokens_failed("no memory for %llu tokens", (unsigned long long)size);
     memset(v->slot, 0xff, slots * sizeof *v->slot);
-    memset(v->pair, 0xff, pairs * sizeof *v->pair);
     return true;
+}
+
+static bool begin_pairs(struct vocab *v, uint64_t pairs)
+{
+    if (pairs > VOCAB_IDS_MAX)
+        return tokens_failed("has %llu merges; at most %d are read", (unsigned long long)pairs, VOCAB_IDS_MAX);
+    const uint32_t slots = power_above(pairs);
+    v->pair_mask = slots - 1;
+    v->pair = malloc(slots * sizeof *v->pair);
+    if (!v->pair)
+        return tokens_failed("no memory for %llu merges", (unsigned long long)pairs);
+    memset(v->pair, 0xff, slots * sizeof *v->pair);
+    return true;
+}
+
+bool vocab_begin_merges(struct vocab *v, uint64_t merges)
+{
+    if (!begin_pairs(v, merges))
+        return false;
+    v->merged = malloc((merges + 1) * sizeof *v->merged);
+    return v->merged || tokens_failed("no memory for %llu merges", (unsigned long long)merges);
 }
 
 void vocab_free(struct vocab *v)
@@ -82,13 +100,9 @@ static bool has_room(struct vocab *v, size_t length)
     return true;
 }
 
-/* Writes the bytes of a token behind all others, without taking them. `token` says where they are. */
-static bool spell(struct vocab *v, const char *text, size_t length, struct vocab_token *token)
+/* The bytes of printable characters, up to the first that is none of them. */
+static void spell_bytes(const char *text, size_t length, uint8_t *to, struct vocab_token *token)
 {
-    if (!has_room(v, length))
-        return false;
-    uint8_t *to = v->bytes + v->used;
-    *token = (struct vocab_token){.at = (uint32_t)v->used, .present = true};
     for (size_t at = 0; at < length && !token->text;) {
         uint32_t code;
         at += (size_t)foreign_next(text + at, &code);
@@ -96,8 +110,21 @@ static bool spell(struct vocab *v, const char *text, size_t length, struct vocab
         token->text = byte < 0;
         to[token->length++] = (uint8_t)byte;
     }
-    if (token->text)
+}
+
+/* Writes the bytes of a token behind all others, without taking them. `token` says where they are. */
+static bool spell(struct vocab *v, const char *text, size_t length, struct vocab_token *token)
+{
+    if (!has_room(v, length))
+        return false;
+    uint8_t *to = v->bytes + v->used;
+    *token = (struct vocab_token){.at = (uint32_t)v->used, .length = 0, .present = true, .found = true};
+    if (v->form == VOCAB_BYTE_TABLE)
+        spell_bytes(text, length, to, token);
+    if (token->text || v->form == VOCAB_AS_IS)
         memcpy(to, text, token->length = (uint32_t)length);
+    if (v->form == VOCAB_MARKS)
+        token->length = (uint32_t)normal_unmark(text, length, (char *)to);
     return true;
 }
 
@@ -150,6 +177,11 @@ bool vocab_add_hidden(struct vocab *v, uint64_t id, const char *text, size_t len
     return true;
 }
 
+bool vocab_add_byte(struct vocab *v, uint64_t id, uint8_t byte)
+{
+    return vocab_add_hidden(v, id, (const char *)&byte, 1);
+}
+
 uint32_t vocab_find(struct vocab *v, const char *text, size_t length)
 {
     struct vocab_token token;
@@ -168,6 +200,15 @@ void vocab_end(struct vocab *v)
 }
 
 /* ---- merges ---- */
+
+static void put_pair(struct vocab *v, uint32_t left, uint32_t right, uint32_t rank, uint32_t makes)
+{
+    const uint64_t key = (uint64_t)left << 32 | right, hash = key * 0x9e3779b97f4a7c15u;
+    uint32_t at = (uint32_t)(hash >> 32) & v->pair_mask;
+    while (v->pair[at].rank != VOCAB_NONE && v->pair[at].key != key)
+        at = (at + 1) & v->pair_mask;
+    v->pair[at] = (struct vocab_pair){key, rank, makes};
+}
 
 static bool no_token(const struct vocab *v, const char *what, const char *left, int left_length, const char *right,
                      int right_length)
@@ -194,11 +235,42 @@ bool vocab_add_merge(struct vocab *v, const char *left, size_t left_length, cons
     const uint32_t made = join(v, left, left_length, right, right_length);
     if (made == VOCAB_NONE)
         return no_token(v, "the pair", left, (int)left_length, right, (int)right_length);
-    const uint64_t key = (uint64_t)a << 32 | b, hash = key * 0x9e3779b97f4a7c15u;
-    uint32_t at = (uint32_t)(hash >> 32) & v->pair_mask;
-    while (v->pair[at].rank != VOCAB_NONE && v->pair[at].key != key)
-        at = (at + 1) & v->pair_mask;
-    v->pair[at] = (struct vocab_pair){key, v->merges};
+    put_pair(v, a, b, v->merges, made);
     v->merged[v->merges++] = made;
+    return true;
+}
+
+/* Counts the pairs that make the token, or puts them into the table. */
+static uint64_t pairs_of(struct vocab *v, uint32_t id, uint32_t rank, bool put)
+{
+    const struct vocab_token *token = &v->token[id];
+    const uint8_t *bytes = v->bytes + token->at;
+    uint64_t pairs = 0;
+    if (!token->found)
+        return 0;
+    for (uint32_t cut = 1; cut < token->length; cut++) {
+        if (v->form == VOCAB_MARKS && (bytes[cut] & 0xc0) == 0x80)
+            continue;
+        const uint32_t left = vocab_of_bytes(v, bytes, cut);
+        const uint32_t right = left == VOCAB_NONE ? VOCAB_NONE : vocab_of_bytes(v, bytes + cut, token->length - cut);
+        if (right == VOCAB_NONE)
+            continue;
+        pairs++;
+        if (put)
+            put_pair(v, left, right, rank, id);
+    }
+    return pairs;
+}
+
+bool vocab_rank_tokens(struct vocab *v, const uint32_t *rank)
+{
+    uint64_t pairs = 0;
+    for (uint32_t id = 0; id < v->size; id++)
+        pairs += rank[id] == VOCAB_NONE ? 0 : pairs_of(v, id, rank[id], false);
+    if (!begin_pairs(v, pairs))
+        return false;
+    for (uint32_t id = 0; id < v->size; id++)
+        if (rank[id] != VOCAB_NONE)
+            pairs_of(v, id, rank[id], true);
     return true;
 }

@@ -27,6 +27,10 @@ void interrupt_catch(const char *program);
  * latter. When this returns no handler looks at the session before any more, and it may be closed. */
 void interrupt_stops(weir_session *session);
 
+/* No signal was caught so far, and the next one ends the program at once. For a program that a signal calls back from one of many tasks
+ * (a chat from a reply). Not while a session stops. */
+void interrupt_forget(void);
+
 /* The signal that asked this process to end; 0: none did. */
 int interrupt_caught(void);
 

@@ -84,6 +84,18 @@ static bool verify(trainer *t, const weir_graph *graph)
     return true;
 }
 
+static int predict(trainer *t)
+{
+    weir_prediction p = {0};
+    weir_rates *rates = t->opts.rates && ranks_first() ? weir_rates_load(t->opts.rates) : NULL;
+    if (!t->opts.rates || !ranks_first())
+        return -1;
+    const bool ok = rates && !weir_predict(t->plan, rates, &p, .workers = t->opts.workers);
+    t->predicted = p.step_s;
+    weir_rates_free(rates);
+    return ok ? -1 : options_failed(t->program);
+}
+
 static int compile(trainer *t, weir_graph *graph)
 {
     bool right = true;
@@ -102,7 +114,7 @@ static int compile(trainer *t, weir_graph *graph)
     if (!t->plan || !right || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
     tell_limit(t);
-    return -1;
+    return predict(t);
 }
 
 /* ---- during ---- */
@@ -132,18 +144,21 @@ static weir_status pull_value(trainer *t, const char *fetch, float *value)
     }
 }
 
-/* The mean of the next step's losses to t->loss. */
+/* The next step's loss to t->loss. */
 static weir_status pull_loss(trainer *t)
 {
-    double sum = 0;
+    double sum = 0, terms = 0;
     for (int m = 0; m < t->micro; m++) {
-        float value = 0;
+        float value = 0, count = 1;
         weir_status status = pull_value(t, "loss", &value);
+        if (!status && t->counted)
+            status = pull_value(t, "count", &count);
         if (status)
             return status;
         sum += value;
+        terms += count;
     }
-    t->loss = sum / t->micro;
+    t->loss = terms > 0 ? sum / terms : 0;
     return WEIR_OK;
 }
 
@@ -329,6 +344,8 @@ static void print_summary(const trainer *t)
             weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
             measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
             measure_bytes_text(t->base_rss, base));
+    if (t->predicted > 0 && t->done > t->first)
+        fprintf(stderr, "a step took %.2f ms, and %.2f ms was predicted\n", 1e3 * t->seconds / (t->done - t->first), 1e3 * t->predicted);
     if (t->skipped)
         fprintf(stderr, "%lld step%s skipped: the norm of the gradients was not finite, so nothing was updated\n",
                 (long long)t->skipped, t->skipped == 1 ? " was" : "s were");
@@ -359,6 +376,8 @@ static int open_session(trainer *t)
         return options_failed(t->program);
     if (!t->opts.workers)
         workers_tell(t->program, t->session);
+    if (t->start.give && !t->start.give(t->start.ctx, t->session, t->plan))
+        return 1;
     int status = saver_load(&t->saver, t->session, t->plan);
     t->first = t->done = (int)weir_session_step(t->session);
     if (saver_continues(&t->saver))

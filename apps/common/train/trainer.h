@@ -11,7 +11,8 @@
  * In a cluster every rank does this with the same graph; the first one tells, logs and saves the plan, and each writes
  * a trace of its own (ranks.h).
  *
- * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. Every
+ * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. With .counted it is their sum,
+ * divided by the sum of the fetch "count". Every
  * --eval-every steps, and at the end, the program's own judgement is asked for, if it has one: the session is then at
  * rest, and all ranks are asked.
  *
@@ -52,6 +53,7 @@ typedef struct trainer_opts {
     bool gradients;     /* the norms of gradients are fetched and logged: see norms.h */
     const char *trace;  /* Perfetto */
     const char *plan;   /* the compiled plan is saved there */
+    const char *rates;  /* of weir measure: the time of a step is predicted, and told beside the measured one */
     const char *memory; /* limit per device, "512MiB" */
     const char *offload; /* where what it leaves no room for may wait, "disk:/var/tmp" */
     int per_host;       /* devices of one host, if conversions are to go within each first; else 0 */
@@ -99,6 +101,8 @@ typedef struct trainer_opts {
      .help = "write a trace for ui.perfetto.dev"},                                                                    \
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
      .help = "save the compiled plan"},                                                                               \
+    {"--rates", OPTIONS_TEXT, &(o).rates, .value = "RATES", .file = OPTIONS_READS,                                    \
+     .help = "print predicted beside measured seconds of a step, by a file of weir measure"},                         \
     {"--with-graph", OPTIONS_FLAG, &(o).with_graph,                                                                   \
      .help = "with --plan: keep the model's graph in the plan, for weir check --graph"},                              \
     SAVER_OPTIONS((o).saver)
@@ -116,6 +120,12 @@ typedef struct trainer_judge {
     void *ctx;
 } trainer_judge;
 
+/* Gives the session, at rest, the values with which a run begins; what it goes on from is loaded after that. False: it has reported. */
+typedef struct trainer_start {
+    bool (*give)(void *ctx, weir_session *session, const weir_plan *plan);
+    void *ctx;
+} trainer_start;
+
 typedef struct trainer {
     const char *program;
     trainer_opts opts;
@@ -123,6 +133,8 @@ typedef struct trainer {
     double items_per_step;
     trainer_judge judge;
     weir_optimizer optimizer; /* whose rate is logged */
+    bool counted;            /* "loss" is a sum, of as many terms as the fetch "count" has */
+    trainer_start start;     /* .give NULL: values begin as the graph says */
     norms norms;             /* that the graph fetches */
     saver saver;
 
@@ -143,6 +155,7 @@ typedef struct trainer {
     double norm[NORMS_MAX];  /* of its gradients; NAN if the step was skipped */
     double judged;           /* what the judge said last; NAN before it */
     int judged_at;           /* steps that were done then */
+    double predicted;        /* seconds of a step; 0: nobody asked */
     double seconds;          /* of all steps of this process together */
     uint64_t base_rss;       /* before the session was opened */
     uint64_t peak_rss;       /* after training */

@@ -89,7 +89,7 @@ weir_status game_init(game *g, const weir_plan *plan, bool turns)
                               sizeof *memory);
     if (!memory)
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
-    *g = (game){.plan = plan, .memory = memory};
+    *g = (game){.plan = plan, .memory = memory, .steps = 1};
     struct {
         uint32_t **array;
         size_t count;
@@ -122,8 +122,12 @@ void game_set_slots(game *g, uint32_t regst, uint32_t slots)
     bool was_short = g->credit[regst] == 0;
     g->credit[regst] += slots - g->slots[regst];
     g->slots[regst] = slots;
-    if (was_short && g->credit[regst] && of->producer.i != PLAN_NONE)
+    if (of->producer.i == PLAN_NONE)
+        return;
+    if (was_short && g->credit[regst])
         g->unmet[of->producer.i]--;
+    if (!was_short && !g->credit[regst])
+        g->unmet[of->producer.i]++;
 }
 
 /* ---- firing ---- */
@@ -158,18 +162,45 @@ static void count_slowest(game *g, uint32_t regst)
         g->slowest[regst] += g->freed[g->readers[i]] == g->returned[regst];
 }
 
-/* The port lets go of its oldest slot. */
-static void slot_free(game *g, uint32_t port)
+static void count_freed(game *g, uint32_t port)
 {
     uint32_t regst = g->plan->ports[port].regst.i;
-    g->held[port] = 0;
-    if (--g->unread[port] == 0)
-        g->unmet[g->plan->ports[port].actor.i]++;
     if (g->freed[port]++ != g->returned[regst] || --g->slowest[regst])
         return;
     g->returned[regst]++;
     count_slowest(g, regst);
     slot_returned(g, regst);
+}
+
+static void count_ready(game *g, uint32_t port)
+{
+    if (g->unread[port]++ == 0)
+        met(g, g->plan->ports[port].actor.i);
+}
+
+void game_told(game *g, uint32_t port, bool freed)
+{
+    if (freed)
+        count_freed(g, port);
+    else
+        count_ready(g, port);
+}
+
+static void tell(game *g, uint32_t port, bool freed)
+{
+    if (g->tell)
+        g->tell(g, port, freed);
+    else
+        game_told(g, port, freed);
+}
+
+/* The port lets go of its oldest slot. */
+static void slot_free(game *g, uint32_t port)
+{
+    g->held[port] = 0;
+    if (--g->unread[port] == 0)
+        g->unmet[g->plan->ports[port].actor.i]++;
+    tell(g, port, true);
 }
 
 static void publish(game *g, uint32_t regst)
@@ -178,8 +209,7 @@ static void publish(game *g, uint32_t regst)
     if (g->credit[regst] == 0)
         g->unmet[g->plan->regsts[regst].producer.i]++;
     for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++)
-        if (g->unread[g->readers[i]]++ == 0)
-            met(g, g->plan->ports[g->readers[i]].actor.i);
+        tell(g, g->readers[i], false);
     if (!game_readers(g, regst))
         slot_returned(g, regst);
 }

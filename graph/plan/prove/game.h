@@ -16,6 +16,9 @@
  * Each actor counts its unmet conditions, as it does at run time; a collective counts its members that may not fire, and
  * one more while it is not its turn. At zero the player is told, once, and fires it when he likes: nothing takes that
  * away again.
+ *
+ * A firing tells others two things: a register has a new value, and a reader is done with one. Both count at once, unless the
+ * player has a function `tell`; then they count when he says so (game_told()): messages take time.
  */
 #ifndef GRAPH_PLAN_PROVE_GAME_H
 #define GRAPH_PLAN_PROVE_GAME_H
@@ -26,6 +29,9 @@ typedef struct game game;
 struct game {
     const weir_plan *plan; /* borrowed */
     void (*ready)(game *g, uint32_t actor); /* it may fire now; of a collective's, the first member */
+    void (*tell)(game *g, uint32_t port, bool freed); /* the port's register has a value for it, or it has freed one; NULL: that
+                              counts at once */
+    uint32_t steps;        /* so many are played [1]; more than one without turns alone */
     uint32_t firings;
     uint32_t *memory;      /* owned: all arrays below */
     /* per actor */
@@ -61,7 +67,10 @@ void game_begin(game *g);
 /* Fires one that was told to be ready: of a collective, all members. */
 void game_fire(game *g, uint32_t actor);
 
-/* Whether every actor has fired as often as in a step, */
+/* A message that `tell` was given counts now. */
+void game_told(game *g, uint32_t port, bool freed);
+
+/* Whether every actor has fired as often as in the steps that are played, */
 bool game_finished(const game *g);
 /* and the marking is what it was. */
 bool game_is_initial(const game *g);
@@ -73,7 +82,7 @@ static inline uint32_t game_readers(const game *g, uint32_t regst)
 
 static inline bool game_has_firings(const game *g, uint32_t actor)
 {
-    return g->fired[actor] < g->plan->actors[actor].fires;
+    return g->fired[actor] < (uint64_t)g->plan->actors[actor].fires * g->steps;
 }
 
 #endif

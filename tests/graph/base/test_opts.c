@@ -216,6 +216,7 @@ static weir_status call(const weir_kernel_args *args)
     X(matmul, matmul, weir_matmul_at(x, x, o))                              \
     X(linear, linear, weir_linear_at(x, 4, o))                              \
     X(linear_with, op, weir_linear_with_at(x, x, NULL, o))                  \
+    X(lora, lora, weir_lora_at(x, x, 2, 4, o))                              \
     X(conv, conv, weir_conv_at(x, 4, o))                                    \
     X(conv_with, conv_with, weir_conv_with_at(x, x, NULL, o))               \
     X(conv_transpose_with, conv_with, weir_conv_transpose_with_at(x, x, NULL, o)) \

@@ -311,6 +311,8 @@ static void kept_rows(weir_graph *g)
     weir_tensor *x = TENSOR(g, {1, 2, 6}, .name = "x"), *rows = weir_linear(x, 6, .name = "rows"), *where = weir_input(g, WEIR_I32, {0}, .name = "where");
     weir_tensor *position = weir_add(where, weir_constant(g, WEIR_I32, {0}, .value = 3)), *keys = weir_linear(TENSOR(g, {1, 8, 6}, .name = "kept"), 6, .name = "keys");
     FETCH(seen, weir_attention_kept(rows, rows, rows, keys, keys, position, .heads = 2)), FETCH(appended, weir_append(keys, rows, position));
+    weir_tensor *half = weir_cast(rows, WEIR_F16), *halves = weir_cast(keys, WEIR_F16);
+    FETCH(halved, weir_attention_kept(rows, half, half, halves, halves, position, .heads = 2));
     weir_tensor *hidden = weir_input(g, WEIR_U8, {1, 8}, .name = "hidden"), *wide = weir_concat(2, {rows, rows});
     FETCH(masked, weir_attention_kept(wide, rows, rows, keys, keys, position, .heads = 4, .kv_heads = 2, .window = 3, .mask = hidden));
     FETCH(turned, weir_rope(rows, position, .heads = 3)), FETCH(each, weir_rope(rows, weir_input(g, WEIR_I32, {1, 2}, .name = "each_at"), .heads = 3));

@@ -1,0 +1,311 @@
+/* apps/common/model/lm_graph.c: the model as graphs.
+ *
+ * All graphs are built by the same functions, so they cannot drift apart: where rows begin, which are kept and what becomes of the
+ * logits is all that differs. weight() alone makes parameters, and product() alone multiplies by those of a layer.
+ *
+ * Over TP the weights of q, k, v, gate, up and the head are split by outputs, those of o and down by inputs (Shoeybi et al. 2019),
+ * where the heads allow it. Everything else is deduced. */
+#include "apps/common/model/lm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One way through the model. */
+typedef struct pass {
+    weir_graph *graph;
+    const lm_config *c;
+    layout layout;
+    weir_mesh *stage[LAYOUT_STAGES_MAX];
+    int rows;              /* of a sequence */
+    bool trained;          /* the parameters are */
+    bool prompt;           /* keys and values are left for lm_keep() */
+    weir_tensor *position; /* of the first row, behind kept ones; NULL: whole sequences */
+    weir_tensor *table;    /* of tokens */
+} pass;
+
+static pass pass_new(weir_graph *g, const lm_config *c, layout l, const char *device)
+{
+    pass p = {.graph = g, .c = c, .layout = layout_full(l)};
+    layout_meshes(&p.layout, device, g, p.stage);
+    return p;
+}
+
+/* ---- parameters and products ---- */
+
+/* Whether the weight's outputs, or its inputs, are split over TP. */
+static bool splits(const pass *p, lm_part part, bool inputs)
+{
+    const bool even = p->c->kv_heads % p->layout.tp == 0;
+    switch (part) {
+    case LM_Q: case LM_K: case LM_V: return !inputs && even;
+    case LM_O: return inputs && even && !p->c->joined;
+    case LM_GATE: case LM_UP: return !inputs;
+    case LM_DOWN: return inputs;
+    case LM_HEAD: return !inputs;
+    default: return false;
+    }
+}
+
+static weir_sbp layout_of(const pass *p, lm_part part, bool bias)
+{
+    if (bias)
+        return splits(p, part, false) ? WEIR_S(0) : WEIR_B;
+    if (splits(p, part, false))
+        return p->c->in_first ? WEIR_S(1) : WEIR_S(0);
+    return splits(p, part, true) ? p->c->in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
+}
+
+/* A parameter of the model; NULL: it has none of this kind. */
+static weir_tensor *weight(const pass *p, lm_part part, int block, bool bias)
+{
+    char name[LM_NAME_BYTES];
+    weir_shape shape;
+    if (!lm_shape(p->c, part, bias, &shape))
+        return NULL;
+    weir_param_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = lm_name(p->c, part, block, bias, name), .frozen = !p->trained,
+                            .init = {0, 0, WEIR_INIT_ZERO}, .sbp = {[DP] = WEIR_B, [TP] = layout_of(p, part, bias)}};
+    memcpy(opts.shape, shape.dim, (size_t)shape.rank * sizeof *shape.dim);
+    return weir_param_at(p->graph, WEIR_F32, &opts);
+}
+
+/* x times the weight `w` of a layer, and its bias. */
+static weir_tensor *product_with(const pass *p, weir_tensor *x, weir_tensor *w, lm_part part, int block)
+{
+    const lm_config *c = p->c;
+    weir_tensor *bias = weight(p, part, block, true);
+    weir_tensor *y = weir_matmul(x, w, .trans_b = !(c->in_first && part >= LM_BLOCK_PARTS));
+    if (bias)
+        y = weir_add(y, bias);
+    if (!c->adapt)
+        return y;
+    char name[LM_NAME_BYTES];
+    lm_name(c, part, block, false, name);
+    *strrchr(name, '.') = '\0';
+    const lm_product of = {part, block, name, splits(p, part, false), splits(p, part, true)};
+    return c->adapt(c->adapt_ctx, x, y, &of);
+}
+
+static weir_tensor *product(const pass *p, weir_tensor *x, lm_part part, int block)
+{
+    return product_with(p, x, weight(p, part, block, false), part, block);
+}
+
+static weir_tensor *norm(const pass *p, weir_tensor *x, lm_part part, int block)
+{
+    weir_tensor *gain = weight(p, part, block, false);
+    if (p->c->centred)
+        return weir_layernorm_with(x, gain, weight(p, part, block, true), .eps = p->c->eps);
+    return weir_rmsnorm_with(x, gain, .eps = p->c->eps);
+}
+
+/* ---- attention ---- */
+
+const char *lm_state_name(int block, bool values, char name[LM_NAME_BYTES])
+{
+    snprintf(name, LM_NAME_BYTES, "blk.%d.%s", block, values ? "values" : "keys");
+    return name;
+}
+
+/* The one place that says how keys and values are kept. */
+static weir_dtype kept_dtype(const lm_config *c)
+{
+    return c->kept ? c->kept : WEIR_F32;
+}
+
+static weir_tensor *kept_state(const pass *p, int block, bool values)
+{
+    const lm_config *c = p->c;
+    char name[LM_NAME_BYTES];
+    return weir_state(p->graph, kept_dtype(c), {1, c->room, c->head_dim * c->kv_heads}, .name = lm_state_name(block, values, name));
+}
+
+/* Keeps the rows for later steps: at their place, or for lm_keep(). */
+static void keep(const pass *p, weir_tensor *state, weir_tensor *rows, int block, bool values)
+{
+    const lm_config *c = p->c;
+    char name[LM_NAME_BYTES], fresh[LM_NAME_BYTES + 4];
+    if (!p->prompt) {
+        weir_state_append(state, rows, p->position);
+        return;
+    }
+    snprintf(fresh, sizeof fresh, "%s.new", lm_state_name(block, values, name));
+    weir_state_set(weir_state(p->graph, kept_dtype(c), {1, p->rows, c->head_dim * c->kv_heads}, .name = fresh), rows);
+}
+
+static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_tensor *v, int block)
+{
+    const lm_config *c = p->c;
+    const int window = c->layer[block].windowed ? c->window : 0;
+    if (!p->position)
+        return weir_attention(q, k, v, .heads = c->heads, .kv_heads = c->kv_heads, .window = window, .causal = true);
+    weir_tensor *keys = kept_state(p, block, false), *values = kept_state(p, block, true);
+    if (kept_dtype(c) != WEIR_F32)
+        k = weir_cast(k, kept_dtype(c)), v = weir_cast(v, kept_dtype(c));
+    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads, .kv_heads = c->kv_heads, .window = window);
+    keep(p, keys, k, block, false);
+    keep(p, values, v, block, true);
+    return a;
+}
+
+/* Each head of q or k as attention reads it. */
+static weir_tensor *turned(const pass *p, weir_tensor *x, int heads, lm_part normed_by, int block)
+{
+    const lm_config *c = p->c;
+    const int64_t batch = weir_tensor_type(x).shape.dim[0];
+    if (c->qk_norm)
+        x = weir_reshape(norm(p, weir_reshape(x, {batch, p->rows, heads, c->head_dim}), normed_by, block),
+                         {batch, p->rows, (int64_t)heads * c->head_dim});
+    if (!c->layer[block].turns)
+        return x;
+    return weir_rope(x, p->position, .heads = heads, .rotary_dim = c->rotary_dim, .base = c->rope_base, .interleaved = c->interleaved,
+                     .scaling = c->rope_scaling);
+}
+
+static void products_of_attention(const pass *p, weir_tensor *h, int block, weir_tensor *out[3])
+{
+    const lm_config *c = p->c;
+    const int64_t width[3] = {(int64_t)c->heads * c->head_dim, (int64_t)c->kv_heads * c->head_dim, (int64_t)c->kv_heads * c->head_dim};
+    weir_tensor *all = c->joined ? product(p, h, LM_QKV, block) : NULL;
+    for (int i = 0, at = 0; i < 3; at += (int)width[i++])
+        out[i] = c->joined ? weir_slice(all, 2, at, width[i]) : product(p, h, (lm_part)(LM_Q + i), block);
+}
+
+static weir_tensor *attention_half(const pass *p, weir_tensor *x, int block)
+{
+    const lm_config *c = p->c;
+    weir_tensor *of[3];
+    products_of_attention(p, norm(p, x, LM_ATTENTION_NORM, block), block, of);
+    weir_tensor *q = turned(p, of[0], c->heads, LM_Q_NORM, block), *k = turned(p, of[1], c->kv_heads, LM_K_NORM, block);
+    return weir_add(x, product(p, attend(p, q, k, of[2], block), LM_O, block));
+}
+
+/* ---- the rest of the model ---- */
+
+static weir_tensor *activate(const lm_config *c, weir_tensor *x)
+{
+    switch (c->activation) {
+    case LM_GELU_TANH: return weir_gelu(x);
+    case LM_GELU_ERF: return weir_gelu_erf(x);
+    case LM_RELU: return weir_relu(x);
+    default: return weir_silu(x);
+    }
+}
+
+static weir_tensor *feed_forward_half(const pass *p, weir_tensor *x, int block)
+{
+    weir_tensor *h = norm(p, x, LM_FFN_NORM, block);
+    weir_tensor *up = product(p, h, LM_UP, block);
+    up = p->c->gated ? weir_mul(activate(p->c, product(p, h, LM_GATE, block)), up) : activate(p->c, up);
+    return weir_add(x, product(p, up, LM_DOWN, block));
+}
+
+/* Learned positions of the rows: [1, rows, dim], or [rows, dim]. */
+static weir_tensor *positions(const pass *p)
+{
+    weir_tensor *table = weight(p, LM_POSITIONS, -1, false);
+    if (!p->position)
+        return weir_slice(table, 0, 0, p->rows);
+    weir_tensor *rows = weir_add(weir_range(p->graph, WEIR_I32, p->rows), p->position);
+    return weir_embedding_with(weir_reshape(rows, {1, p->rows}), table);
+}
+
+static weir_tensor *body(pass *p, weir_tensor *tokens)
+{
+    const lm_config *c = p->c;
+    weir_tensor *x = NULL;
+    WEIR_ON(p->stage[0]) {
+        p->table = weight(p, LM_TOKENS, -1, false);
+        x = weir_embedding_with(tokens, p->table);
+        if (c->learned)
+            x = weir_add(x, positions(p));
+    }
+    for (int block = 0; block < c->layers; block++)
+        WEIR_ON(p->stage[layout_stage(&p->layout, block, c->layers)])
+            x = feed_forward_half(p, attention_half(p, x, block), block);
+    return x;
+}
+
+static weir_tensor *head(const pass *p, weir_tensor *x)
+{
+    x = norm(p, x, LM_OUT_NORM, -1);
+    return p->c->tied ? product_with(p, x, p->table, LM_HEAD, -1) : product(p, x, LM_HEAD, -1);
+}
+
+/* ---- graphs that write ---- */
+
+static void add_writer(pass p, int rows, bool prompt)
+{
+    const lm_config *c = p.c;
+    p.rows = rows;
+    p.prompt = prompt;
+    weir_tensor *token = weir_input(p.graph, WEIR_I32, {1, rows}, .name = "token");
+    p.position = weir_input(p.graph, WEIR_I32, {0}, .name = "position");
+    weir_tensor *last = prompt ? weir_input(p.graph, WEIR_I32, {0}, .name = "last") : NULL, *x = body(&p, token);
+    weir_tensor *logits = head(&p, last ? weir_gather(x, last, 1) : weir_reshape(x, {1, c->dim}));
+    if (c->logits)
+        weir_fetch(logits, .name = "logits");
+    weir_fetch(weir_argmax(logits), .name = "next");
+}
+
+weir_graph *lm_graph(const lm_config *c)
+{
+    weir_graph *g = weir_graph_new("lm");
+    if (!g)
+        return NULL;
+    const pass p = pass_new(g, c, (layout){0}, NULL);
+    add_writer(p, 1, false);
+    if (c->chunk)
+        WEIR_PROGRAM(g, "prompt")
+            add_writer(p, c->chunk, true);
+    return g;
+}
+
+/* ---- graphs that train ---- */
+
+/* The sum over the labels that count, and their number. */
+static weir_tensor *loss_of(pass *p, const lm_training *t, weir_tensor **count, weir_source_fn tokens_from, weir_source_fn labels_from,
+                            bool micro)
+{
+    const int rows = t->batch / p->layout.micro;
+    weir_tensor *tokens = NULL, *loss = NULL;
+    WEIR_ON(p->stage[0])
+        tokens = weir_input(p->graph, WEIR_I32, {rows, t->seq}, .name = "tokens", .sbp = {[DP] = WEIR_S(0)}, .micro = micro,
+                            .source = tokens_from, .ctx = t->ctx, .save = micro && tokens_from ? t->save : NULL,
+                            .restore = micro && tokens_from ? t->restore : NULL);
+    weir_tensor *x = body(p, tokens);
+    WEIR_ON(p->stage[p->layout.pp - 1]) {
+        weir_tensor *labels = weir_input(p->graph, WEIR_I32, {rows, t->seq}, .name = "labels", .sbp = {[DP] = WEIR_S(0)}, .micro = micro,
+                                         .source = labels_from, .ctx = t->ctx);
+        loss = weir_cross_entropy(head(p, x), labels, .ignore = true, .ignore_index = LM_IGNORED, .sum = true);
+        *count = weir_label_count(labels, .ignore = true, .ignore_index = LM_IGNORED);
+    }
+    return loss;
+}
+
+static void add_evaluation(pass p, const lm_training *t)
+{
+    WEIR_PROGRAM(p.graph, LM_EVAL) {
+        weir_tensor *count = NULL, *loss = loss_of(&p, t, &count, t->eval_tokens, t->eval_labels, false);
+        WEIR_ON(p.stage[p.layout.pp - 1]) {
+            weir_tensor *sum = weir_state(p.graph, WEIR_F32, {2}, .name = LM_EVAL_LOSS);
+            weir_state_set(sum, weir_add(sum, weir_concat(0, {weir_reshape(loss, {1}), weir_reshape(count, {1})})));
+        }
+    }
+}
+
+weir_graph *lm_train_graph(const lm_config *c, const lm_training *t)
+{
+    weir_graph *g = weir_graph_new("lm-train");
+    if (!g)
+        return NULL;
+    pass p = pass_new(g, c, t->layout, t->device);
+    p.rows = t->seq;
+    p.trained = !t->frozen;
+    weir_tensor *count = NULL, *loss = loss_of(&p, t, &count, t->tokens, t->labels, true);
+    weir_train(loss, t->optimizer, .count = count, .zero = {[DP] = p.layout.zero}, .recompute = t->recompute, .norm = t->norm);
+    weir_fetch(loss, .name = "loss", .slots = 2 * p.layout.micro);
+    weir_fetch(count, .name = "count", .slots = 2 * p.layout.micro);
+    if (t->eval_tokens)
+        add_evaluation(p, t);
+    return g;
+}

@@ -1,0 +1,255 @@
+/* apps/weir/bench/time.c: see the header. */
+#include "apps/weir/bench/time.h"
+
+#include "apps/common/measure.h"
+#include "graph/base/error.h"
+#include "graph/time/rates.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 5, STEPS = 12, STEPS_QUICK = 4, ELEMENTS = 16, INPUT_SLOTS = 4 /* the source need not wake up in time */ };
+#define BOUND 0.03
+#define NS_S 1000000000LL
+
+/* ---- the op ---- */
+
+typedef struct spin_attrs {
+    int64_t us;
+} spin_attrs;
+
+static int64_t thread_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * NS_S + now.tv_nsec;
+}
+
+static weir_status spin(const weir_kernel_args *args)
+{
+    const int64_t until = thread_ns() + ((const spin_attrs *)args->attrs)->us * 1000;
+    while (thread_ns() < until)
+        continue;
+    memcpy(args->out[0].data, args->in[0].data, (size_t)weir_shape_count(&args->in[0].shape) * sizeof(float));
+    return WEIR_OK;
+}
+
+static bool spin_infer(weir_op_args *args, char *error, size_t error_bytes)
+{
+    (void)error, (void)error_bytes;
+    args->out[0] = args->in[0];
+    return true;
+}
+
+static void spin_signatures(const weir_op_args *args, weir_signature_list *list)
+{
+    for (int d = 0; d < args->in[0].shape.rank; d++) {
+        weir_signature *s = weir_signature_new(list);
+        s->in[0] = s->out[0] = WEIR_S(d);
+    }
+}
+
+static const weir_field spin_fields[] = {WEIR_FIELD_INT(spin_attrs, us)};
+static const weir_op spin_op = {.name = "bench_spin", .fields = spin_fields, .field_count = 1, .attrs_bytes = sizeof(spin_attrs), .in_min = 1,
+                                .in_max = 1, .out_count = 1, .infer = spin_infer, .signatures = spin_signatures, .kernel = {[WEIR_CPU] = spin}};
+
+static weir_tensor *add_spin(weir_tensor *x, const char *name, int64_t us)
+{
+    return weir_op_apply(&(weir_apply){WEIR_HERE, name, &spin_op, weir_tensor_graph(x), &x, 1, &(spin_attrs){us}}, NULL);
+}
+
+/* ---- plans ---- */
+
+typedef struct spin_case {
+    const char *name;
+    int devices, stages;     /* a stage is on devices 0 .. devices - 1, or, in turn, on one of them */
+    int64_t us[4];           /* of each stage */
+    int micro, slots;        /* 0: as the compiler chooses */
+    int workers;
+    bool split;              /* all devices have a part of each stage, and the last gathers */
+} spin_case;
+
+static const spin_case cases[] = {
+    {"chain", 1, 3, {2000, 3000, 4000}, 1, 0, 1, false},
+    {"dp2", 2, 2, {3000, 2000}, 1, 0, 2, true},
+    {"dp4 on two workers", 4, 2, {3000, 2000}, 1, 0, 2, true},
+    {"pp2", 2, 2, {2000, 5000}, 1, 0, 2, false},
+    {"pp2, 2 micro-batches", 2, 2, {2000, 5000}, 2, 0, 2, false},
+    {"pp2, 4 micro-batches", 2, 3, {2000, 4000, 3000}, 4, 0, 2, false},
+    {"pp2, 8 micro-batches", 2, 2, {4000, 3000}, 8, 0, 2, false},
+    {"pp4 on two workers", 4, 4, {2000, 5000, 3000, 4000}, 4, 0, 2, false},
+    {"there and back, one slot", 2, 3, {3000, 2000, 3000}, 4, 1, 2, false},
+    {"there and back, two slots", 2, 3, {3000, 2000, 3000}, 4, 2, 2, false},
+    {"there and back, three slots", 2, 3, {3000, 2000, 3000}, 4, 3, 2, false},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static weir_tensor *stage(weir_graph *g, const spin_case *c, weir_tensor *x, int i)
+{
+    char device[32], name[32];
+    snprintf(name, sizeof name, "spin%d", i);
+    snprintf(device, sizeof device, c->split ? "cpu:0-%d" : "cpu:%d", c->split ? c->devices - 1 : i % c->devices);
+    WEIR_ON(weir_mesh_new(g, device))
+    {
+        x = add_spin(x, name, c->us[i]);
+        if (c->slots)
+            weir_slots(x, c->slots);
+    }
+    return x;
+}
+
+static weir_status give_zeros(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    (void)ctx, (void)step, (void)micro;
+    memset(value->data, 0, (size_t)weir_shape_count(&value->shape) * sizeof(float));
+    return WEIR_OK;
+}
+
+static weir_status drop(void *ctx, const weir_view *value, int64_t step, int micro)
+{
+    (void)ctx, (void)value, (void)step, (void)micro;
+    return WEIR_OK;
+}
+
+static weir_plan *case_plan(const spin_case *c)
+{
+    weir_graph *g = weir_graph_new(c->name);
+    weir_tensor *x = NULL;
+    char device[32];
+    snprintf(device, sizeof device, c->split ? "cpu:0-%d" : "cpu:0", c->devices - 1);
+    WEIR_ON(weir_mesh_new(g, device))
+        x = weir_input(g, WEIR_F32, {ELEMENTS}, .name = "x", .source = give_zeros, .micro = c->micro > 1, .sbp = {c->split ? WEIR_S(0) : WEIR_B});
+    weir_slots(x, INPUT_SLOTS);
+    for (int i = 0; i < c->stages; i++)
+        x = stage(g, c, x, i);
+    weir_fetch(x, .name = "y", .sink = drop);
+    weir_plan *plan = weir_compile(g, .micro_batches = c->micro);
+    weir_graph_free(g);
+    return plan;
+}
+
+/* ---- measured and predicted ---- */
+
+static weir_status measure(const weir_plan *plan, const spin_case *c, int steps, double *seconds)
+{
+    double each[ROUNDS];
+    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = c->workers);
+    weir_status status = session ? weir_session_run(session, 2) : WEIR_E_STATE;
+    for (int i = 0; i < ROUNDS && !status; i++) {
+        /* the ends of a run cost once: steps are what a longer one takes more */
+        double start = measure_seconds();
+        status = weir_session_run(session, steps);
+        const double few = measure_seconds() - start;
+        start = measure_seconds();
+        status = status ? status : weir_session_run(session, 3 * steps);
+        each[i] = (measure_seconds() - start - few) / (2 * steps);
+    }
+    weir_session_close(session);
+    *seconds = status ? 0 : measure_median(each, ROUNDS);
+    return status;
+}
+
+static weir_status predict(const weir_plan *plan, const weir_rates *rates, int workers, const char *set, double *seconds)
+{
+    weir_prediction p = {0};
+    weir_status status = weir_predict(plan, rates, &p, .workers = workers, .set = (const char *const[]){set, NULL});
+    *seconds = p.step_s;
+    return status;
+}
+
+/* Times of the shortest spin in the place of those of the longest, and the other way round. */
+static void swap_rates(weir_rates *rates)
+{
+    time_call *least = NULL, *most = NULL;
+    for (uint32_t i = 0; i < rates->call_count; i++) {
+        time_call *call = &rates->calls[i];
+        if (strncmp(call->text, spin_op.name, strlen(spin_op.name)) != 0)
+            continue;
+        least = !least || call->ps[0] < least->ps[0] ? call : least;
+        most = !most || call->ps[0] > most->ps[0] ? call : most;
+    }
+    for (int p = 0; least && p < TIME_PLACES; p++) {
+        const uint64_t ps = least->ps[p];
+        least->ps[p] = most->ps[p];
+        most->ps[p] = ps;
+    }
+}
+
+/* ---- all of it ---- */
+
+enum wrong { WRONG_RATES, WRONG_WORKERS, WRONG_SLOTS, WRONGS };
+static const char *const wrong_names[WRONGS] = {"swapped rates", "one worker less", "one slot of the first stage"};
+
+typedef struct compared {
+    double measured, predicted, wrong[WRONGS];
+} compared;
+
+static double error_of(double predicted, double measured)
+{
+    return measured > 0 ? predicted / measured - 1 : INFINITY;
+}
+
+static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates *rates, int steps, compared *to)
+{
+    weir_status status = measure(plan, c, steps, &to->measured);
+    status = status ? status : predict(plan, rates, c->workers, NULL, &to->predicted);
+    status = status ? status : predict(plan, rates, c->workers > 1 ? c->workers - 1 : 1, NULL, &to->wrong[WRONG_WORKERS]);
+    to->wrong[WRONG_SLOTS] = to->predicted;
+    if (!status && c->slots > 1)
+        status = predict(plan, rates, c->workers, "slots(spin0)=1", &to->wrong[WRONG_SLOTS]);
+    swap_rates(rates);
+    status = status ? status : predict(plan, rates, c->workers, NULL, &to->wrong[WRONG_RATES]);
+    swap_rates(rates);
+    return status;
+}
+
+static weir_status judge(const compared *all, bool json, FILE *to)
+{
+    double worst = 0, off[WRONGS] = {0};
+    for (int i = 0; i < CASES; i++) {
+        worst = fmax(worst, fabs(error_of(all[i].predicted, all[i].measured)));
+        for (int w = 0; w < WRONGS; w++)
+            off[w] = fmax(off[w], fabs(error_of(all[i].wrong[w], all[i].measured)));
+    }
+    fprintf(to, json ? ", \"worst\": %.4f" : "the worst prediction is off by %.1f %%\n", json ? worst : 100 * worst);
+    for (int w = 0; w < WRONGS && !json; w++)
+        fprintf(to, "with %s one is off by %.0f %%\n", wrong_names[w], 100 * off[w]);
+    fputs(json ? "}\n" : "", to);
+    if (worst > BOUND)
+        return error_set(WEIR_E_KERNEL, "a prediction is off by %.1f %%, more than %.0f %%", 100 * worst, 100 * BOUND);
+    for (int w = 0; w < WRONGS; w++)
+        if (off[w] <= BOUND)
+            return error_set(WEIR_E_KERNEL, "predictions with %s are as good as others, so the comparison shows nothing", wrong_names[w]);
+    return WEIR_OK;
+}
+
+static void print(int i, const compared *c, bool json, FILE *to)
+{
+    if (json)
+        fprintf(to, "%s\"%s\": {\"measured_s\": %.6f, \"predicted_s\": %.6f}", i ? ", " : "{", cases[i].name, c->measured, c->predicted);
+    else
+        fprintf(to, "%-28s measured %8.3f ms, predicted %8.3f ms, %+5.1f %%\n", cases[i].name, 1e3 * c->measured, 1e3 * c->predicted,
+                100 * error_of(c->predicted, c->measured));
+}
+
+weir_status bench_time(bool json, bool quick, FILE *to)
+{
+    weir_plan *plans[CASES] = {NULL};
+    compared all[CASES] = {{0}};
+    weir_status status = weir_op_find(spin_op.name) ? WEIR_OK : weir_op_register(&spin_op);
+    for (int i = 0; i < CASES && !status; i++)
+        status = (plans[i] = case_plan(&cases[i])) ? WEIR_OK : WEIR_E_GRAPH;
+    weir_rates *rates = status ? NULL : weir_measure((const weir_plan *const *)plans, CASES, .noisy = true);
+    status = status ? status : rates ? WEIR_OK : WEIR_E_STATE;
+    for (int i = 0; i < CASES && !status; i++) {
+        status = compare(plans[i], &cases[i], rates, quick ? STEPS_QUICK : STEPS, &all[i]);
+        if (!status)
+            print(i, &all[i], json, to);
+    }
+    status = status ? status : judge(all, json, to);
+    weir_rates_free(rates);
+    for (int i = 0; i < CASES; i++)
+        weir_plan_free(plans[i]);
+    return status;
+}

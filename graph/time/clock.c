@@ -1,0 +1,344 @@
+/* graph/time/clock.c: see the header.
+ *
+ * One heap has all events to come: ends of firings and messages, the earliest first, and at one time in the order in which they
+ * were put there. Actors that may fire wait in a list of their worker, by priority.
+ */
+#include "graph/time/clock.h"
+
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/plan/prove/game.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum event_kind { EVENT_END, EVENT_READY, EVENT_FREE };
+
+typedef struct event {
+    uint64_t time, number;
+    uint32_t kind, id; /* an actor, or a port */
+} event;
+
+typedef struct played {
+    game game;             /* first: what the game hands out is this */
+    const clock_spec *spec;
+    clock_result *result;
+    event *heap;           /* owned, as all arrays below */
+    size_t heap_count, heap_room;
+    uint64_t now, number;
+    uint32_t *waiting;     /* per worker: the first actor that waits for it, or PLAN_NONE */
+    uint32_t *after;       /* per actor: the next one there */
+    uint64_t *began;       /* per actor: when it began to fire */
+    uint32_t *begun;       /* per actor: its firings that began */
+    bool *busy;            /* per worker */
+    uint32_t *stirred;     /* workers with something new: one has become idle, or somebody waits for it */
+    uint32_t stirred_count;
+    bool *is_stirred;      /* per worker */
+    uint64_t left[CLOCK_STEPS]; /* firings of each step that have not ended */
+    uint64_t *places;      /* per worker: firings that it began */
+    uint64_t *place;       /* per actor: of the firing that it began last */
+    uint64_t order[CLOCK_STEPS]; /* the sum of a step, */
+    uint64_t advance;      /* and what it is more than that of the step before */
+    uint64_t ends[CLOCK_STEPS], step_firings; /* of a step: the sum of all ends of its firings; how many it has */
+    bool failed;           /* no memory */
+} played;
+
+/* ---- what will happen ---- */
+
+static bool earlier(const event *a, const event *b)
+{
+    return a->time != b->time ? a->time < b->time : a->number < b->number;
+}
+
+static bool heap_grow(played *x)
+{
+    const size_t room = x->heap_room ? 2 * x->heap_room : 1024;
+    event *heap = realloc(x->heap, room * sizeof *heap);
+    x->failed |= !heap;
+    if (!heap)
+        return false;
+    x->heap = heap;
+    x->heap_room = room;
+    return true;
+}
+
+static void heap_push(played *x, uint64_t time, enum event_kind kind, uint32_t id)
+{
+    const event e = {time, x->number++, kind, id};
+    if (x->heap_count == x->heap_room && !heap_grow(x))
+        return;
+    size_t i = x->heap_count++;
+    for (; i && earlier(&e, &x->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        x->heap[i] = x->heap[(i - 1) / 2];
+    x->heap[i] = e;
+}
+
+static event heap_pop(played *x)
+{
+    const event first = x->heap[0], last = x->heap[--x->heap_count];
+    size_t i = 0;
+    for (size_t child = 1; child < x->heap_count; i = child, child = 2 * i + 1) {
+        child += child + 1 < x->heap_count && earlier(&x->heap[child + 1], &x->heap[child]);
+        if (!earlier(&x->heap[child], &last))
+            break;
+        x->heap[i] = x->heap[child];
+    }
+    x->heap[i] = last;
+    return first;
+}
+
+/* ---- workers ---- */
+
+static uint32_t worker_of(const played *x, uint32_t actor)
+{
+    const uint32_t queue = x->spec->plan->actors[actor].queue.i;
+    return x->spec->plan->queues[queue].kind == PLAN_OUTSIDE ? PLAN_NONE : x->spec->worker[queue];
+}
+
+static void begin(played *x, uint32_t actor, uint32_t worker)
+{
+    const uint32_t firing = x->begun[actor]++;
+    const uint64_t duration = worker == PLAN_NONE ? 0 : x->spec->duration(x->spec->ctx, actor, firing);
+    x->began[actor] = x->now;
+    if (worker != PLAN_NONE) {
+        x->busy[worker] = true;
+        x->place[actor] = x->places[worker]++;
+    }
+    heap_push(x, x->now + duration, EVENT_END, actor);
+}
+
+static void stir(played *x, uint32_t worker)
+{
+    if (!x->is_stirred[worker])
+        x->stirred[x->stirred_count++] = worker;
+    x->is_stirred[worker] = true;
+}
+
+static bool goes_first(const plan_actor *actors, uint32_t a, uint32_t b)
+{
+    return actors[a].priority != actors[b].priority ? actors[a].priority < actors[b].priority : a < b;
+}
+
+static void ready(game *g, uint32_t actor)
+{
+    played *x = (played *)g;
+    const uint32_t worker = worker_of(x, actor);
+    if (x->spec->plan->actors[actor].program.i != x->spec->program)
+        return;
+    if (worker == PLAN_NONE) {
+        begin(x, actor, worker);
+        return;
+    }
+    uint32_t *at = &x->waiting[worker];
+    while (*at != PLAN_NONE && goes_first(x->spec->plan->actors, *at, actor))
+        at = &x->after[*at];
+    x->after[actor] = *at;
+    *at = actor;
+    stir(x, worker);
+}
+
+static void worker_go_on(played *x, uint32_t worker)
+{
+    const uint32_t actor = x->waiting[worker];
+    x->is_stirred[worker] = false;
+    if (x->busy[worker] || actor == PLAN_NONE)
+        return;
+    x->waiting[worker] = x->after[actor];
+    begin(x, actor, worker);
+}
+
+static void tell(game *g, uint32_t port, bool freed)
+{
+    played *x = (played *)g;
+    const plan_port *of = &x->spec->plan->ports[port];
+    const uint32_t reader = worker_of(x, of->actor.i), producer = worker_of(x, x->spec->plan->regsts[of->regst.i].producer.i);
+    if (reader == producer)
+        game_told(g, port, freed);
+    else
+        heap_push(x, x->now + x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
+}
+
+/* ---- steps ---- */
+
+static uint64_t random_of(uint32_t actor, uint32_t firing)
+{
+    const uint32_t both[] = {actor, firing};
+    return hash_more(HASH_START, both, sizeof both) | 1;
+}
+
+/* Each firing counts for the step that it is of. */
+static void count_end(played *x, uint32_t actor)
+{
+    const uint32_t firing = x->game.fired[actor] - 1, step = firing / x->spec->plan->actors[actor].fires;
+    if (x->spec->fired)
+        x->spec->fired(x->spec->ctx, actor, firing, x->began[actor], x->now);
+    x->result->firings++;
+    x->order[step] += random_of(actor, firing % x->spec->plan->actors[actor].fires) * x->place[actor];
+    x->ends[step] += x->now;
+    if (--x->left[step] == 0)
+        x->result->end[x->result->steps++] = x->now;
+}
+
+static void end(played *x, uint32_t actor)
+{
+    const uint32_t worker = worker_of(x, actor);
+    if (worker != PLAN_NONE) {
+        x->busy[worker] = false;
+        x->result->busy[worker] += x->now - x->began[actor];
+        stir(x, worker);
+    }
+    const uint32_t c = x->game.member_of[actor];
+    game_fire(&x->game, actor);
+    if (c == PLAN_NONE) {
+        count_end(x, actor);
+        return;
+    }
+    const plan_range *members = &x->spec->plan->collectives[c].members;
+    for (uint32_t m = members->first; m < members->first + members->count; m++)
+        count_end(x, x->spec->plan->members[m].i);
+}
+
+static uint64_t length(const clock_result *r, uint32_t step)
+{
+    return r->end[step] - r->end[step - 1];
+}
+
+enum { MILLION = 1000000, FIRINGS_ENOUGH = 4000000 };
+
+/* To a millionth: caches may keep a little more in one step than in another. */
+static bool alike(uint64_t a, uint64_t b)
+{
+    return (a > b ? a - b : b - a) <= b / MILLION;
+}
+
+/* By how much the firings of a step end before it, all together: this grows as long as some still run further ahead from step to step. */
+static uint64_t ahead(const played *x, uint32_t step)
+{
+    return x->step_firings * x->result->end[step] - x->ends[step];
+}
+
+static bool step_repeats(const played *x, uint32_t s, uint32_t n)
+{
+    const uint64_t now = ahead(x, s), before = ahead(x, s - n), one = length(x->result, s);
+    return alike(one, length(x->result, s - n)) && x->order[s] - x->order[s - n] == n * x->advance &&
+           (now > before ? now - before : before - now) <= one / MILLION * x->step_firings;
+}
+
+/* How many steps repeat: the last ones are as those before them, and those as the ones before these. 0: none. */
+static uint32_t repeats(const played *x)
+{
+    const clock_result *r = x->result;
+    for (uint32_t n = 1; n <= CLOCK_REPEAT && 3 * n < r->steps; n++) {
+        uint32_t s = r->steps - 1;
+        while (s >= r->steps - 2 * n && step_repeats(x, s, n))
+            s--;
+        if (s < r->steps - 2 * n)
+            return n;
+    }
+    return 0;
+}
+
+static void play(played *x)
+{
+    game_begin(&x->game);
+    for (;;) {
+        while (x->stirred_count)
+            worker_go_on(x, x->stirred[--x->stirred_count]);
+        if (!x->heap_count || x->failed || repeats(x) || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH))
+            return;
+        x->now = x->heap[0].time;
+        while (x->heap_count && x->heap[0].time == x->now) {
+            const event e = heap_pop(x);
+            if (e.kind == EVENT_END)
+                end(x, e.id);
+            else
+                game_told(&x->game, e.id, e.kind == EVENT_FREE);
+        }
+    }
+}
+
+static void conclude(played *x)
+{
+    clock_result *r = x->result;
+    r->span = x->now;
+    r->repeat = repeats(x);
+    const uint32_t from = r->repeat ? r->steps - 1 - r->repeat : r->steps / 2;
+    if (r->steps == 1)
+        r->period = r->end[0];
+    else if (r->steps)
+        r->period = (r->end[r->steps - 1] - r->end[from]) / (r->steps - 1 - from);
+}
+
+/* A firing's place advances by all firings of its worker in a step. */
+static void count_advance(played *x)
+{
+    const weir_plan *plan = x->spec->plan;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (worker_of(x, a) != PLAN_NONE && plan->actors[a].program.i == x->spec->program)
+            x->places[worker_of(x, a)] += plan->actors[a].fires;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        for (uint32_t n = 0; worker_of(x, a) != PLAN_NONE && plan->actors[a].program.i == x->spec->program && n < plan->actors[a].fires; n++)
+            x->advance += random_of(a, n) * x->places[worker_of(x, a)];
+    memset(x->places, 0, x->spec->workers * sizeof *x->places);
+}
+
+static bool played_new(played *x)
+{
+    const weir_plan *plan = x->spec->plan;
+    x->waiting = malloc((x->spec->workers + (size_t)1) * sizeof *x->waiting);
+    x->after = calloc(plan->actors_count + (size_t)1, sizeof *x->after);
+    x->began = calloc(plan->actors_count + (size_t)1, sizeof *x->began);
+    x->begun = calloc(plan->actors_count + (size_t)1, sizeof *x->begun);
+    x->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->busy);
+    x->places = calloc(x->spec->workers + (size_t)1, sizeof *x->places);
+    x->place = calloc(plan->actors_count + (size_t)1, sizeof *x->place);
+    x->stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->stirred);
+    x->is_stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->is_stirred);
+    x->result->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->result->busy);
+    if (x->waiting)
+        memset(x->waiting, 0xff, x->spec->workers * sizeof *x->waiting);
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        for (uint32_t s = 0; s < CLOCK_STEPS && plan->actors[a].program.i == x->spec->program; s++)
+            x->left[s] += plan->actors[a].fires;
+    x->step_firings = x->left[0];
+    return x->waiting && x->after && x->began && x->begun && x->busy && x->places && x->place && x->stirred && x->is_stirred && x->result->busy && !game_init(&x->game, plan, false);
+}
+
+static void played_free(played *x)
+{
+    game_free(&x->game);
+    free(x->heap);
+    free(x->waiting);
+    free(x->after);
+    free(x->began);
+    free(x->begun);
+    free(x->busy);
+    free(x->places);
+    free(x->place);
+    free(x->stirred);
+    free(x->is_stirred);
+}
+
+weir_status clock_play(const clock_spec *spec, clock_result *result)
+{
+    *result = (clock_result){0};
+    played x = {.spec = spec, .result = result};
+    weir_status status = played_new(&x) ? WEIR_OK : WEIR_E_MEMORY;
+    if (!status) {
+        count_advance(&x);
+        x.game.ready = ready;
+        x.game.tell = tell;
+        x.game.steps = CLOCK_STEPS;
+        for (uint32_t r = 0; spec->slots && r < spec->plan->regsts_count; r++)
+            game_set_slots(&x.game, r, spec->slots[r]);
+        play(&x);
+        conclude(&x);
+        status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : WEIR_E_LIVE;
+    }
+    played_free(&x);
+    if (status == WEIR_E_MEMORY)
+        error_set(status, "no memory to play the plan against a clock");
+    else if (status)
+        error_set(status, "no step of the program ends; weir check says why");
+    return status;
+}

@@ -1,0 +1,42 @@
+/* graph/time/clock.h: some steps of a plan's program, played against a clock.
+ *
+ * Each worker fires one actor at a time: of those that may, the one of the lowest priority, as a lane does. A firing takes as
+ * long as `duration` says. At its end its credits are settled; what it tells an actor of another worker counts `message` later.
+ * Actors outside of all workers (the program's own) take no time. All is in whole picoseconds, so every machine gets the same.
+ *
+ *     worker 0   [ embed ][ h0 ]            [ h0.grad ]
+ *     worker 1            ..[ h1 ][ h1.grad ]..            ..: a message
+ */
+#ifndef GRAPH_TIME_CLOCK_H
+#define GRAPH_TIME_CLOCK_H
+
+#include "graph/plan/form/plan.h"
+
+enum { CLOCK_STEPS = 96, CLOCK_REPEAT = 12 }; /* the most that are played, and that a pattern has */
+
+typedef struct clock_spec {
+    const weir_plan *plan;
+    uint32_t program;
+    const uint32_t *worker;  /* by queue; of those outside it means nothing */
+    uint32_t workers;
+    void *ctx;
+    uint64_t (*duration)(void *ctx, uint32_t actor, uint32_t firing); /* asked when a firing begins */
+    uint64_t (*message)(void *ctx, uint32_t port, bool freed, uint64_t now); /* between two workers, sent now */
+    const uint32_t *slots;   /* by register; NULL: the plan's */
+    void (*fired)(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end); /* NULL: nobody listens */
+} clock_spec;
+
+typedef struct clock_result {
+    uint32_t steps;                 /* played to their end */
+    uint64_t end[CLOCK_STEPS];      /* of each step */
+    uint64_t period;                /* from the end of a step to that of the next: a mean of those that repeat, or of the last half */
+    uint32_t repeat;                /* so many steps repeat, mostly 1; 0: none do */
+    uint64_t firings;
+    uint64_t *busy;                 /* by worker, over all that was played; owned by the caller: workers of them */
+    uint64_t span;                  /* how long that was */
+} clock_result;
+
+/* Plays until steps repeat, at most CLOCK_STEPS. E_MEMORY; E_LIVE: a step cannot end. */
+weir_status clock_play(const clock_spec *spec, clock_result *result);
+
+#endif

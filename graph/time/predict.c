@@ -1,0 +1,236 @@
+/* graph/time/predict.c: weir_predict(): the workers of a session as actors/session/workers.c deals them, rates as durations, and
+ * the clock. */
+#include <weir/time.h>
+
+#include "graph/base/error.h"
+#include "graph/base/locale.h"
+#include "graph/base/opts.h"
+#include "graph/time/change.h"
+#include "graph/time/clock.h"
+#include "graph/time/duration.h"
+#include "graph/time/line.h"
+#include "graph/time/period.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PS_S 1e12
+
+typedef struct prediction {
+    const weir_plan *plan;
+    const weir_rates *rates;
+    const weir_predict_opts *opts;
+    uint32_t program;
+    uint32_t *worker;      /* owned; by queue */
+    uint32_t workers;
+    uint32_t *rank_of;     /* owned; by worker */
+    changes changes;       /* owned, as what follows */
+    durations durations;
+    lines lines;
+    period_firing *firings; /* as they were played */
+    uint64_t firing_count, firing_room;
+    bool failed;           /* no memory */
+} prediction;
+
+/* ---- workers ---- */
+
+static bool computes(const weir_plan *plan, uint32_t queue)
+{
+    return plan->queues[queue].kind != PLAN_OUTSIDE && plan->queues[queue].kind != PLAN_IO_QUEUE;
+}
+
+/* The devices of a rank that have such queues get its workers in turn; each queue of io has one of its own. */
+static void deal_rank(prediction *p, uint32_t rank, uint32_t most, uint32_t *number)
+{
+    const weir_plan *plan = p->plan;
+    uint32_t devices = 0, first = p->workers, limit = p->changes.workers[rank] ? p->changes.workers[rank] : most;
+    for (uint32_t q = 0; q < plan->queues_count; q++) {
+        const uint32_t space = plan->queues[q].space.i;
+        if (computes(plan, q) && plan->spaces[space].rank == rank && number[space] == PLAN_NONE)
+            number[space] = devices++;
+    }
+    const uint32_t count = devices < limit ? devices : limit;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (computes(plan, q) && plan->spaces[plan->queues[q].space.i].rank == rank)
+            p->worker[q] = first + number[plan->queues[q].space.i] % count;
+    p->workers += count;
+    for (uint32_t q = 0; q < plan->queues_count; q++)
+        if (plan->queues[q].kind == PLAN_IO_QUEUE && plan->spaces[plan->queues[q].space.i].rank == rank)
+            p->worker[q] = p->workers++;
+    for (uint32_t w = first; w < p->workers; w++)
+        p->rank_of[w] = rank;
+}
+
+static weir_status deal_workers(prediction *p)
+{
+    const weir_plan *plan = p->plan;
+    const uint32_t cores = p->rates->cores ? (uint32_t)p->rates->cores : 1;
+    const uint32_t limit = p->opts->workers > 0 ? (uint32_t)p->opts->workers : cores;
+    uint32_t *number = malloc((plan->spaces_count + (size_t)1) * sizeof *number);
+    p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
+    p->rank_of = calloc(plan->queues_count + (size_t)1, sizeof *p->rank_of);
+    const bool ok = number && p->worker && p->rank_of;
+    if (ok)
+        memset(number, 0xff, plan->spaces_count * sizeof *number);
+    for (uint32_t rank = 0; ok && rank < plan->ranks; rank++)
+        deal_rank(p, rank, limit, number);
+    free(number);
+    return ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+}
+
+/* ---- the clock's questions ---- */
+
+static uint64_t duration(void *ctx, uint32_t actor, uint32_t firing)
+{
+    prediction *p = ctx;
+    return p->rates->same + durations_firing(&p->durations, actor, firing) * CHANGE_SPEED / p->changes.speed[plan_actor_space(p->plan, actor).i];
+}
+
+static uint64_t message(void *ctx, uint32_t port, bool freed, uint64_t now)
+{
+    prediction *p = ctx;
+    return lines_message(&p->lines, port, freed, now);
+}
+
+static uint64_t message_alone(void *ctx, uint32_t port, bool freed)
+{
+    const prediction *p = ctx;
+    return lines_alone(&p->lines, port, freed);
+}
+
+static void record(prediction *p, period_firing firing)
+{
+    if (p->firing_count == p->firing_room) {
+        const uint64_t room = p->firing_room ? 2 * p->firing_room : 4096;
+        period_firing *firings = realloc(p->firings, room * sizeof *firings);
+        p->failed |= !firings;
+        if (!firings)
+            return;
+        p->firings = firings;
+        p->firing_room = room;
+    }
+    p->firings[p->firing_count++] = firing;
+}
+
+static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end)
+{
+    prediction *p = ctx;
+    const plan_actor *of = &p->plan->actors[actor];
+    const plan_queue *queue = &p->plan->queues[of->queue.i];
+    record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
+    if (p->opts->fired)
+        p->opts->fired(p->opts->ctx, plan_text(p->plan, of->name), plan_text(p->plan, queue->name), firing / of->fires,
+                       (int)(firing % of->fires), (double)begin / PS_S, (double)end / PS_S);
+}
+
+/* ---- the answer ---- */
+
+static void conclude(const prediction *p, const clock_result *played, weir_prediction *to)
+{
+    const uint64_t *by = p->durations.by_source;
+    const double all = (double)(by[TIME_MEASURED] + by[TIME_SCALED] + by[TIME_GUESSED]);
+    *to = (weir_prediction){
+        .step_s = (double)played->period / PS_S,
+        .first_s = (double)played->end[0] / PS_S,
+        .steady = played->repeat > 0,
+        .measured = all > 0 ? (double)by[TIME_MEASURED] / all : 1,
+        .scaled = all > 0 ? (double)by[TIME_SCALED] / all : 0,
+        .guessed = all > 0 ? (double)by[TIME_GUESSED] / all : 0,
+        .firings = (int64_t)played->firings,
+        .workers = (int)p->workers,
+    };
+    uint32_t number = 0;
+    for (uint32_t w = 0; w < p->workers && w < WEIR_PREDICT_WORKERS; w++) {
+        number = w && p->rank_of[w] == p->rank_of[w - 1] ? number + 1 : 0;
+        to->worker[w] = (struct weir_predicted_worker){(int)p->rank_of[w], (int)number,
+                                                       played->span ? (double)played->busy[w] / (double)played->span : 0};
+    }
+}
+
+static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_edge *e)
+{
+    static const weir_bound_kind kinds[] = {[PERIOD_DATA] = WEIR_BOUND_DATA, [PERIOD_CREDIT] = WEIR_BOUND_SLOT, [PERIOD_ORDER] = WEIR_BOUND_ORDER};
+    const plan_actor *actor = &plan->actors[e->from];
+    const plan_range *tensors = e->port == PLAN_NONE ? NULL : &plan->regsts[plan->ports[e->port].regst.i].tensors;
+    return (struct weir_predicted_bound){plan_text(plan, actor->name), plan_text(plan, plan->queues[actor->queue.i].name),
+                                         tensors && tensors->count ? plan_text(plan, plan->tensors[tensors->first].name) : NULL,
+                                         (int)e->from_firing, kinds[e->kind], (double)e->ps / PS_S};
+}
+
+/* Why a step takes so long: of the steady state, which only a second step shows. */
+static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
+{
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
+                              .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
+    period_result period;
+    if (played->steps < 2 * spec.unroll)
+        return WEIR_OK;
+    weir_status status = period_find(&spec, &period);
+    to->cycle_s = period.ps / PS_S;
+    to->bounds = (int)period.count;
+    for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
+        to->bound[i] = bound_of(p->plan, &period.cycle[i]);
+    free(period.cycle);
+    return status;
+}
+
+static weir_status play(prediction *p, weir_prediction *to)
+{
+    clock_result played = {0};
+    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
+                             .message = message, .fired = fired, .slots = p->changes.slots};
+    weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
+    status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    status = status ? status : clock_play(&spec, &played);
+    if (!status && p->failed)
+        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
+    if (!status) {
+        conclude(p, &played, to);
+        status = explain(p, &played, to);
+    }
+    free(played.busy);
+    free(p->firings);
+    durations_close(&p->durations);
+    lines_close(&p->lines);
+    return status;
+}
+
+static weir_status find_program(prediction *p)
+{
+    const char *wanted = p->opts->program ? p->opts->program : "main";
+    for (uint32_t i = 0; i < p->plan->programs_count; i++)
+        if (!strcmp(plan_text(p->plan, p->plan->programs[i].name), wanted)) {
+            p->program = i;
+            return WEIR_OK;
+        }
+    return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_predict: the plan has no program \"%s\"", p->opts->src.file, p->opts->src.line, wanted);
+}
+
+static weir_status check_devices(const prediction *p)
+{
+    for (uint32_t s = 0; s < p->plan->spaces_count; s++)
+        if (p->plan->spaces[s].kind != WEIR_CPU && p->plan->spaces[s].kind != WEIR_DISK)
+            return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_predict: %s is no CPU, and times of other devices are not known",
+                             p->opts->src.file, p->opts->src.line, plan_text(p->plan, p->plan->spaces[s].name));
+    return WEIR_OK;
+}
+
+weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *to, const weir_predict_opts *given)
+{
+    weir_predict_opts opts;
+    if (error_null(plan, "weir_predict", "plan") || error_null(rates, "weir_predict", "rates") || error_null(to, "weir_predict", "prediction"))
+        return WEIR_E_ARGUMENT;
+    weir_status status = opts_read(&opts, sizeof opts, given, "weir_predict");
+    prediction p = {.plan = plan, .rates = rates, .opts = &opts};
+    status = status ? status : find_program(&p);
+    status = status ? status : check_devices(&p);
+    char call[256];
+    text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
+    status = status ? status : changes_read(&p.changes, plan, opts.set, call);
+    status = status ? status : deal_workers(&p);
+    status = status ? status : play(&p, to);
+    changes_free(&p.changes);
+    free(p.worker);
+    free(p.rank_of);
+    return status;
+}

@@ -1,0 +1,334 @@
+/* graph/time/rates.c: see the header. */
+#include "graph/time/rates.h"
+
+#include "graph/base/base.h"
+#include "graph/base/error.h"
+#include "graph/base/locale.h"
+#include "graph/base/reading.h"
+#include "graph/base/replaced.h"
+#include "graph/time/call.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define FIRST_LINE "weir rates 1"
+enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
+
+/* A number of a line: its key there, and the member. */
+typedef struct rates_number {
+    const char *key;
+    uint64_t *to;
+} rates_number;
+
+weir_rates *rates_new(void)
+{
+    return calloc(1, sizeof(weir_rates));
+}
+
+void weir_rates_free(weir_rates *rates)
+{
+    for (uint32_t i = 0; rates && i < rates->call_count; i++)
+        free(rates->calls[i].text);
+    if (rates)
+        free(rates->calls);
+    free(rates);
+}
+
+/* ---- calls ---- */
+
+/* The first place whose text is not before. */
+static uint32_t place_of(const weir_rates *rates, const char *text)
+{
+    uint32_t first = 0, end = rates->call_count;
+    while (first < end) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (strcmp(rates->calls[middle].text, text) < 0)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+const time_call *rates_find(const weir_rates *rates, const char *text)
+{
+    const uint32_t at = place_of(rates, text);
+    return at < rates->call_count && !strcmp(rates->calls[at].text, text) ? &rates->calls[at] : NULL;
+}
+
+static bool calls_grow(weir_rates *rates)
+{
+    const uint32_t room = rates->call_room ? 2 * rates->call_room : 64;
+    time_call *calls = realloc(rates->calls, room * sizeof *calls);
+    if (!calls)
+        return false;
+    rates->calls = calls;
+    rates->call_room = room;
+    return true;
+}
+
+bool rates_add(weir_rates *rates, const time_call *call)
+{
+    const uint32_t at = place_of(rates, call->text);
+    const bool there = at < rates->call_count && !strcmp(rates->calls[at].text, call->text);
+    char *text = there ? rates->calls[at].text : strdup(call->text);
+    if (!text || (!there && rates->call_count == rates->call_room && !calls_grow(rates))) {
+        free(there ? NULL : text);
+        return false;
+    }
+    if (!there) {
+        memmove(&rates->calls[at + 1], &rates->calls[at], (rates->call_count - at) * sizeof *rates->calls);
+        rates->call_count++;
+    }
+    rates->calls[at] = *call;
+    rates->calls[at].text = text;
+    return true;
+}
+
+/* ---- written ---- */
+
+typedef struct written {
+    char *text; /* owned until it is returned */
+    size_t used, room;
+    bool failed;
+} written;
+
+static void put(written *w, const char *text)
+{
+    const size_t bytes = strlen(text);
+    if (!w->failed && w->used + bytes + 1 > w->room) {
+        const size_t room = 2 * (w->used + bytes) + 4096;
+        char *grown = realloc(w->text, room);
+        w->failed = !grown;
+        w->text = grown ? grown : w->text;
+        w->room = grown ? room : w->room;
+    }
+    if (w->failed)
+        return;
+    memcpy(w->text + w->used, text, bytes + 1);
+    w->used += bytes;
+}
+
+static void put_numbers(written *w, const char *name, const rates_number *numbers)
+{
+    char number[64];
+    put(w, name);
+    for (; numbers->key; numbers++) {
+        text_print(number, sizeof number, " %s=%" PRIu64, numbers->key, *numbers->to);
+        put(w, number);
+    }
+}
+
+#define CALL_NUMBERS(c)                                                                                              \
+    {{"warm", &(c)->ps[TIME_WARM]}, {"near", &(c)->ps[TIME_NEAR]}, {"far", &(c)->ps[TIME_FAR]}, {"flops", &(c)->flops}, \
+     {"bytes", &(c)->bytes}, {"n", &(c)->samples}, {NULL, NULL}}
+#define CACHE_NUMBERS(r) {{"l2", &(r)->l2}, {"l3", &(r)->l3}, {NULL, NULL}}
+#define HAND_NUMBERS(r) {{"same", &(r)->same}, {"worker", &(r)->worker}, {"process", &(r)->process}, {NULL, NULL}}
+#define MACHINE_NUMBERS(r) {{"cores", &(r)->cores}, {NULL, NULL}}
+#define NOISE_NUMBERS(r) {{"p50", &(r)->noise_p50}, {"p90", &(r)->noise_p90}, {"noisy", &(r)->noisy}, {NULL, NULL}}
+
+char *rates_text(weir_rates *rates, size_t *bytes)
+{
+    written w = {0};
+    char last[64];
+    put(&w, FIRST_LINE "\n");
+    for (uint32_t i = 0; i < rates->call_count; i++) {
+        const rates_number numbers[] = CALL_NUMBERS(&rates->calls[i]);
+        put_numbers(&w, "call", numbers);
+        put(&w, " "), put(&w, rates->calls[i].text), put(&w, "\n");
+    }
+    const rates_number caches[] = CACHE_NUMBERS(rates), hand[] = HAND_NUMBERS(rates), machine[] = MACHINE_NUMBERS(rates),
+                       noise[] = NOISE_NUMBERS(rates);
+    put_numbers(&w, "caches", caches), put(&w, "\n");
+    put_numbers(&w, "hand", hand), put(&w, "\n");
+    put_numbers(&w, "machine", machine), put(&w, " level="), put(&w, rates->level), put(&w, "\n");
+    put_numbers(&w, "noise", noise), put(&w, "\n");
+    if (!w.failed)
+        rates->hash = hash_more(HASH_START, w.text, w.used);
+    text_print(last, sizeof last, "hash %016" PRIx64 "\n", rates->hash);
+    put(&w, last);
+    *bytes = w.used;
+    if (w.failed)
+        free(w.text);
+    return w.failed ? NULL : w.text;
+}
+
+weir_status weir_rates_save(weir_rates *rates, const char *path)
+{
+    size_t bytes;
+    struct replaced file;
+    if (error_null(rates, "weir_rates_save", "rates") || error_null(path, "weir_rates_save", "path"))
+        return WEIR_E_ARGUMENT;
+    char *text = rates_text(rates, &bytes);
+    if (!text)
+        return error_set(WEIR_E_MEMORY, "no memory to write rates to %s", path);
+    bool ok = replaced_open(&file, path);
+    ok = ok && replaced_write(&file, text, bytes);
+    ok = replaced_close(&file, ok) && ok;
+    free(text);
+    return ok ? WEIR_OK : error_set(WEIR_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+/* ---- read ---- */
+
+/* The line that is read, without its end. */
+typedef struct reader {
+    const char *path;
+    uint32_t line;
+    char text[LINE_BYTES];
+    const char *at; /* in its text */
+} reader;
+
+static bool wrong(const reader *r, const char *what)
+{
+    error_set(WEIR_E_ARGUMENT, "%s:%u: %s", r->path, r->line, what);
+    return false;
+}
+
+static bool take_number(reader *r, const rates_number *number)
+{
+    const size_t key = strlen(number->key);
+    if (strncmp(r->at, number->key, key) || r->at[key] != '=' || !is_digit(r->at[key + 1]))
+        return wrong(r, "a number is missing, or not where it is in a file that weir measure writes");
+    uint64_t value = 0;
+    for (r->at += key + 1; is_digit(*r->at); r->at++) {
+        if (value > (UINT64_MAX >> 8) / 10)
+            return wrong(r, "a number is larger than any time or size");
+        value = 10 * value + (uint64_t)(*r->at - '0');
+    }
+    *number->to = value;
+    r->at += *r->at == ' ';
+    return true;
+}
+
+static bool take_numbers(reader *r, const rates_number *numbers)
+{
+    for (; numbers->key; numbers++)
+        if (!take_number(r, numbers))
+            return false;
+    return true;
+}
+
+static bool take_call(reader *r, weir_rates *rates)
+{
+    time_call call = {0};
+    const rates_number numbers[] = CALL_NUMBERS(&call);
+    char text[LINE_BYTES];
+    if (!take_numbers(r, numbers))
+        return false;
+    if (!*r->at || rates_find(rates, r->at))
+        return wrong(r, *r->at ? "the call is there twice" : "the call has no text");
+    text_print(text, sizeof text, "%s", r->at);
+    call.text = text;
+    if (rates_add(rates, &call))
+        return true;
+    error_set(WEIR_E_MEMORY, "%s: no memory for its calls", r->path);
+    return false;
+}
+
+static bool take_level(reader *r, weir_rates *rates)
+{
+    static const char key[] = "level=";
+    if (strncmp(r->at, key, sizeof key - 1) || strlen(r->at) - (sizeof key - 1) >= sizeof rates->level)
+        return wrong(r, "it names no level of the kernels");
+    text_print(rates->level, sizeof rates->level, "%s", r->at + sizeof key - 1);
+    return true;
+}
+
+static bool begins(reader *r, const char *word)
+{
+    const size_t bytes = strlen(word);
+    if (strncmp(r->text, word, bytes) || r->text[bytes] != ' ')
+        return false;
+    r->at = r->text + bytes + 1;
+    return true;
+}
+
+static bool take_line(reader *r, weir_rates *rates)
+{
+    const rates_number caches[] = CACHE_NUMBERS(rates), hand[] = HAND_NUMBERS(rates), machine[] = MACHINE_NUMBERS(rates),
+                       noise[] = NOISE_NUMBERS(rates);
+    if (begins(r, "call"))
+        return take_call(r, rates);
+    if (begins(r, "caches"))
+        return take_numbers(r, caches);
+    if (begins(r, "hand"))
+        return take_numbers(r, hand);
+    if (begins(r, "machine"))
+        return take_numbers(r, machine) && take_level(r, rates);
+    if (begins(r, "noise"))
+        return take_numbers(r, noise);
+    return wrong(r, "a line begins with call, caches, hand, machine or noise; this one does not");
+}
+
+/* The lines between the first and the last. */
+static bool take_lines(reader *r, weir_rates *rates, const char *text, const char *end)
+{
+    for (; text < end; r->line++) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        if (!stop || stop - text >= LINE_BYTES || memchr(text, 0, (size_t)(stop - text)))
+            return wrong(r, "the line is too long, or no text");
+        memcpy(r->text, text, (size_t)(stop - text));
+        r->text[stop - text] = '\0';
+        if (!take_line(r, rates))
+            return false;
+        text = stop + 1;
+    }
+    return true;
+}
+
+weir_rates *rates_parse(const char *path, const char *text, size_t bytes)
+{
+    enum { LAST_BYTES = sizeof "hash 0123456789abcdef\n" - 1, FIRST_BYTES = sizeof FIRST_LINE };
+    char last[LAST_BYTES + 1];
+    weir_rates *rates = rates_new();
+    reader r = {.path = path, .line = 2};
+    if (!rates) {
+        error_set(WEIR_E_MEMORY, "%s: no memory to read it", path);
+        return NULL;
+    }
+    bool ok = bytes >= FIRST_BYTES + LAST_BYTES && !memcmp(text, FIRST_LINE "\n", FIRST_BYTES);
+    if (!ok)
+        error_set(WEIR_E_ARGUMENT, "%s: it is no file of rates, which begins with \"" FIRST_LINE "\"; weir measure writes one", path);
+    else
+        rates->hash = hash_more(HASH_START, text, bytes - LAST_BYTES);
+    text_print(last, sizeof last, "hash %016" PRIx64 "\n", rates->hash);
+    if (ok && memcmp(text + bytes - LAST_BYTES, last, LAST_BYTES)) {
+        error_set(WEIR_E_ARGUMENT, "%s: it was changed or cut: its last line is not the hash of the others", path);
+        ok = false;
+    }
+    if (ok && take_lines(&r, rates, text + FIRST_BYTES, text + bytes - LAST_BYTES))
+        return rates;
+    weir_rates_free(rates);
+    return NULL;
+}
+
+static char *read_all(FILE *file, size_t *bytes)
+{
+    struct stat stat_of;
+    *bytes = 0;
+    if (fstat(fileno(file), &stat_of) || stat_of.st_size > FILE_BYTES)
+        return NULL;
+    char *text = malloc((size_t)stat_of.st_size + 1);
+    *bytes = text ? fread(text, 1, (size_t)stat_of.st_size, file) : 0;
+    return text;
+}
+
+weir_rates *weir_rates_load(const char *path)
+{
+    const char *why;
+    size_t bytes;
+    if (error_null(path, "weir_rates_load", "path"))
+        return NULL;
+    FILE *file = reading_file(path, &why);
+    char *text = file ? read_all(file, &bytes) : NULL;
+    weir_rates *rates = text ? rates_parse(path, text, bytes) : NULL;
+    if (!file)
+        error_set(WEIR_E_IO, "%s: cannot be read: %s", path, why);
+    else if (!text)
+        error_set(WEIR_E_IO, "%s: cannot be read, or has more than 256 MiB", path);
+    free(text);
+    if (file)
+        fclose(file);
+    return rates;
+}

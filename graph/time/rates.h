@@ -1,0 +1,58 @@
+/* graph/time/rates.h: how long things take on a machine, as `weir measure` found it, and the text file of it.
+ *
+ *     weir rates 1
+ *     call warm=1930000000 near=1960000000 far=2010000000 flops=805306368 bytes=2359296 n=9 matmul a=... f32:512x192,...
+ *     caches l2=1048576 l3=33554432
+ *     hand same=12000 worker=230000 process=410000
+ *     machine cores=2 level=native-v4
+ *     noise p50=1008 p90=1100 noisy=0
+ *     hash 0123456789abcdef
+ *
+ * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. Lines between the first and the last are
+ * sorted; the last is the hash of those before it (FNV-1a).
+ */
+#ifndef GRAPH_TIME_RATES_H
+#define GRAPH_TIME_RATES_H
+
+#include <weir/time.h>
+
+#include <stdint.h>
+
+/* Where a call's operands were before: in the core's own cache, in the cache of all cores, in memory. */
+typedef enum time_place { TIME_WARM, TIME_NEAR, TIME_FAR, TIME_PLACES } time_place;
+
+typedef struct time_call {
+    char *text;              /* owned (graph/time/call.h) */
+    uint64_t ps[TIME_PLACES];
+    uint64_t flops, bytes;   /* of a call */
+    uint64_t samples;
+} time_call;
+
+struct weir_rates {
+    time_call *calls;        /* owned, sorted by text */
+    uint32_t call_count, call_room;
+    uint64_t l2, l3;         /* bytes: of a core, of all of them */
+    uint64_t same, worker, process; /* ps: of a firing beside its kernels; until a message is there, on another worker, in another
+                                process */
+    uint64_t cores;
+    char level[32];          /* of the kernels' instructions (op_level()) */
+    uint64_t noise_p50, noise_p90; /* thousandths of the 10th percentile that a fixed piece of work took, by turns */
+    uint64_t noisy;          /* 1: the machine was too disturbed, and the user wanted the file all the same */
+    uint64_t hash;           /* of the text */
+};
+
+weir_rates *rates_new(void); /* NULL: no memory */
+
+/* The call of that text; NULL: it was not measured. */
+const time_call *rates_find(const weir_rates *rates, const char *text);
+
+/* Adds a call, and copies its text. One that is there is replaced. False: no memory. */
+bool rates_add(weir_rates *rates, const time_call *call);
+
+/* The text of a file, to be freed, and its hash in `rates`. NULL: no memory. */
+char *rates_text(weir_rates *rates, size_t *bytes);
+
+/* Reads such a text. NULL and weir_error(), which begins with `path` and the line. */
+weir_rates *rates_parse(const char *path, const char *text, size_t bytes);
+
+#endif

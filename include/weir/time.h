@@ -1,0 +1,103 @@
+/* weir/time.h: how long a step of a plan will take, before it runs.
+ *
+ *     weir_rates *rates = weir_measure(&plan, 1);                         once on each kind of machine
+ *     weir_rates_save(rates, "machine.rates");
+ *
+ *     weir_prediction p;
+ *     weir_rates *rates = weir_rates_load("machine.rates");
+ *     if (!weir_predict(plan, rates, &p))
+ *         printf("%.3f ms a step\n", 1e3 * p.step_s);
+ *
+ * A plan says what is computed, where, and who waits for whom, so its time follows from how long each kernel takes and how long
+ * a message takes. *Rates* are these times, measured on a machine. A prediction plays the plan against a clock with them, in
+ * whole picoseconds: the same plan and rates give the same answer everywhere, and the machine that predicts need not be the one
+ * that was measured.
+ */
+#ifndef WEIR_TIME_H
+#define WEIR_TIME_H
+
+#include <weir/plan.h>
+
+WEIR_C_BEGIN
+
+typedef struct weir_rates weir_rates;
+
+typedef struct weir_measure_opts {
+    size_t size;
+    weir_src src;
+    bool noisy;         /* measure also while other programs disturb the machine: the rates say so [false: E_STATE] */
+    weir_rates *add_to; /* rates to add to: calls that it has are not measured again. It stays the caller's, also on failure [new
+                           rates] */
+    void (*progress)(void *ctx, int done, int count); /* calls that are measured, of all [nobody] */
+    void *ctx;          /* of progress */
+} weir_measure_opts;
+
+/* Measures this machine for some plans: each distinct call of their kernels on a CPU, with its operands in the core's cache, in
+ * the cache of all cores, and in memory; and how long messages take between workers. A call takes some 50 ms. Calls of the
+ * program's own functions, of ops that are not registered and of accelerators are not measured.
+ *
+ * The calling thread computes; measure with nothing else running, best at real-time priority (chrt -f 50). The caller owns the
+ * result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it says by how much); E_MEMORY. */
+#define weir_measure(plans, count, ...) weir_measure_at(plans, count, WEIR_OPTS(weir_measure_opts, __VA_ARGS__))
+weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir_measure_opts *opts);
+
+/* A text file, sorted and with a hash. Saving replaces it when it is whole. Loading checks it; NULL and weir_error(). */
+weir_status weir_rates_save(weir_rates *rates, const char *path);
+weir_rates *weir_rates_load(const char *path);
+void weir_rates_free(weir_rates *rates);
+
+typedef struct weir_predict_opts {
+    size_t size;
+    weir_src src;
+    const char *program; /* ["main"] */
+    int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
+    /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
+     * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
+    const char *const *set;
+    /* Told of each firing that is played, in the order of its end; the name is the plan's [nobody] */
+    void (*fired)(void *ctx, const char *actor, const char *queue, int64_t step, int micro, double begin_s, double end_s);
+    void *ctx;           /* of fired */
+} weir_predict_opts;
+
+enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64 };
+
+/* Why a firing waits for the one before it in the critical cycle. */
+typedef enum weir_bound_kind {
+    WEIR_BOUND_DATA,  /* it reads what that one wrote */
+    WEIR_BOUND_SLOT,  /* it writes into a slot that that one freed: one more slot of the register may help */
+    WEIR_BOUND_ORDER  /* the same worker fires it next */
+} weir_bound_kind;
+
+typedef struct weir_prediction {
+    double step_s;       /* of a step among many, from the end of one to the end of the next */
+    double first_s;      /* of the first step, which begins with nothing under way */
+    bool steady;         /* each step takes the same time; else step_s is a mean */
+    /* Shares of the time of all kernels, which add up to 1: by calls that were measured, by calls of the same op of other
+     * sizes, and by no measurement at all (100 G operations and 10 GB a second). */
+    double measured, scaled, guessed;
+    int64_t firings;     /* that were played */
+    int workers;
+    struct weir_predicted_worker {
+        int rank, number;
+        double busy;     /* share of the time in which it fires, from 0 to 1 */
+    } worker[WEIR_PREDICT_WORKERS]; /* the first ones */
+    /* The critical cycle: firings of which each waits for the one before it, and the first for the last, a step or more earlier. No
+     * step can be shorter than it takes: its time divided by the steps that it spans. Texts are the plan's. */
+    double cycle_s;      /* that bound; equal to step_s but for rounding, if the steps are steady */
+    int bounds;          /* of the cycle; 0: fewer than two steps were played */
+    struct weir_predicted_bound {
+        const char *actor, *queue, *regst; /* regst: a tensor of the register, of DATA and SLOT; else NULL */
+        int micro;
+        weir_bound_kind kind;
+        double s;        /* of this firing, and of the message to the next */
+    } bound[WEIR_PREDICT_BOUNDS]; /* the first ones */
+} weir_prediction;
+
+/* Predicts the time of a step. Sources, sinks and calls of the program's own functions count as if they took no time. E_ARGUMENT:
+ * there is no such program. E_UNSUPPORTED: the plan has devices that are no CPUs. E_MEMORY. Any thread. */
+#define weir_predict(plan, rates, prediction, ...) \
+    weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
+weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);
+
+WEIR_C_END
+#endif

@@ -1,0 +1,41 @@
+/* tests/fuzz/fuzz_rates.c: bytes that claim to be a file of rates. The first line and the hash of the last are made right, so that
+ * the lines between are read. What was read is written, and read again as the same. */
+#include "graph/base/base.h"
+#include "graph/time/rates.h"
+#include "tests/fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fuzz_corpus = "tests/fuzz/corpus/rates";
+
+static void write_again(weir_rates *rates)
+{
+    size_t bytes;
+    char *text = rates_text(rates, &bytes);
+    weir_rates *again = text ? rates_parse("again", text, bytes) : NULL;
+    if (text && (!again || again->hash != rates->hash || again->call_count != rates->call_count))
+        __builtin_trap();
+    weir_rates_free(again);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    static const char first[] = "weir rates 1\n";
+    enum { FIRST = sizeof first - 1, LAST = 32 };
+    char *text = malloc(FIRST + size + LAST);
+    if (!text)
+        return 0;
+    memcpy(text, first, FIRST);
+    memcpy(text + FIRST, bytes, size);
+    const int last = snprintf(text + FIRST + size, LAST, "hash %016llx\n", (unsigned long long)hash_more(HASH_START, text, FIRST + size));
+    weir_rates *rates = rates_parse("fuzz", text, FIRST + size + (size_t)last);
+    if (rates)
+        write_again(rates);
+    weir_rates_free(rates);
+    weir_rates_free(rates_parse("fuzz", (const char *)bytes, size));
+    free(text);
+    return 0;
+}

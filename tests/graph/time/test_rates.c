@@ -1,0 +1,165 @@
+/* Files of rates, and predictions from them. */
+#include "graph/time/rates.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir/weir.h>
+
+static weir_plan *small_plan(void)
+{
+    weir_graph *g = weir_graph_new("small");
+    weir_tensor *x = weir_input(g, WEIR_F32, {16, 32}, .name = "x");
+    weir_tensor *h = weir_relu(weir_linear(x, 64, .name = "up"));
+    weir_fetch(weir_linear(h, 32, .name = "down"), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    weir_graph_free(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+static weir_rates *made_up(void)
+{
+    weir_rates *r = rates_new();
+    cr_assert_not_null(r);
+    cr_assert(rates_add(r, &(time_call){.text = "b a=1 f32:2>f32:2", .ps = {5, 6, 7}, .flops = 8, .bytes = 16, .samples = 9}));
+    cr_assert(rates_add(r, &(time_call){.text = "a a=1 f32:2>f32:2", .ps = {1, 2, 3}, .samples = 3}));
+    r->l2 = 1 << 20, r->l3 = 1 << 25, r->same = 10000, r->worker = 200000, r->process = 300000, r->cores = 2, r->noise_p50 = 1004, r->noise_p90 = 1100;
+    strcpy(r->level, "v4");
+    return r;
+}
+
+Test(rates, a_file_is_read_as_it_was_written, .timeout = 30)
+{
+    size_t bytes, again_bytes;
+    weir_rates *r = made_up();
+    char *text = rates_text(r, &bytes);
+    weir_rates *read = rates_parse("r", text, bytes);
+    cr_assert_not_null(read, "%s", weir_error());
+    char *again = rates_text(read, &again_bytes);
+    cr_expect_eq(again_bytes, bytes);
+    cr_expect_str_eq(again, text);
+    cr_expect_eq(read->hash, r->hash);
+    cr_expect_eq(rates_find(read, "b a=1 f32:2>f32:2")->ps[TIME_FAR], 7);
+    cr_expect_null(rates_find(read, "c"));
+    cr_expect(strstr(text, "call warm=1 ") < strstr(text, "call warm=5 "), "calls are sorted");
+    free(text), free(again);
+    weir_rates_free(r), weir_rates_free(read);
+}
+
+/* The text with one part in the place of another, and the right hash. */
+static weir_rates *parse_changed(const char *from, const char *to)
+{
+    size_t bytes;
+    weir_rates *r = made_up();
+    char *text = rates_text(r, &bytes), changed[4096];
+    char *at = strstr(text, from);
+    cr_assert_not_null(at, "%s", from);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    *strstr(changed, "hash ") = '\0';
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *c = changed; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    snprintf(changed + strlen(changed), 64, "hash %016llx\n", (unsigned long long)hash);
+    weir_rates *read = rates_parse("my.rates", changed, strlen(changed));
+    free(text);
+    weir_rates_free(r);
+    return read;
+}
+
+Test(rates, a_wrong_line_is_named, .timeout = 30)
+{
+    static const struct {
+        const char *from, *to, *says;
+    } wrong[] = {{"caches l2", "cashes l2", "my.rates:4: a line begins with"},
+                 {"l3=", "l4=", "my.rates:4: a number is missing"},
+                 {"warm=5", "warm=x", "my.rates:3: a number is missing"},
+                 {"b a=1", "a a=1", "my.rates:3: the call is there twice"},
+                 {"warm=5", "warm=99999999999999999999", "my.rates:3: a number is larger"},
+                 {"level=v4", "level=0123456789012345678901234567890123456789", "my.rates:6: it names no level"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        weir_rates *r = parse_changed(wrong[i].from, wrong[i].to);
+        cr_expect_null(r);
+        cr_expect(strstr(weir_error(), wrong[i].says), "%s: %s", wrong[i].to, weir_error());
+        weir_rates_free(r);
+    }
+    weir_rates *r = parse_changed("l2=1048576", "l2=7");
+    cr_expect(r && r->l2 == 7);
+    weir_rates_free(r);
+}
+
+Test(rates, a_file_that_was_changed_or_cut_is_refused, .timeout = 30)
+{
+    size_t bytes;
+    weir_rates *r = made_up();
+    char *text = rates_text(r, &bytes);
+    for (size_t cut = 0; cut < bytes; cut++)
+        cr_expect_null(rates_parse("r", text, cut), "%zu bytes", cut);
+    for (size_t at = 0; at < bytes - 1; at++) {
+        text[at] ^= 1;
+        cr_expect_null(rates_parse("r", text, bytes), "byte %zu", at);
+        text[at] ^= 1;
+    }
+    cr_expect_null(weir_rates_load("/no/such.rates"));
+    cr_expect(strstr(weir_error(), "/no/such.rates: cannot be read"), "%s", weir_error());
+    free(text);
+    weir_rates_free(r);
+}
+
+Test(rates, calls_that_were_not_measured_are_told, .timeout = 30)
+{
+    weir_plan *plan = small_plan();
+    weir_rates *none = made_up();
+    weir_prediction p;
+    cr_assert_eq(weir_predict(plan, none, &p), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(p.guessed, 1);
+    cr_expect_gt(p.step_s, 0);
+    cr_expect_eq(p.workers, 1);
+    weir_rates_free(none);
+    weir_plan_free(plan);
+}
+
+Test(rates, all_calls_of_a_plan_are_measured, .timeout = 120)
+{
+    weir_plan *plan = small_plan();
+    weir_prediction p;
+    weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1, .noisy = true);
+    cr_assert_not_null(rates, "%s", weir_error());
+    cr_expect_gt(rates->call_count, 1);
+    for (uint32_t i = 0; i < rates->call_count; i++) {
+        const time_call *call = &rates->calls[i];
+        cr_expect(call->ps[TIME_WARM] && call->ps[TIME_WARM] <= call->ps[TIME_NEAR] && call->ps[TIME_NEAR] <= call->ps[TIME_FAR], "%s", call->text);
+    }
+    cr_expect_gt(rates->same, 0);
+    cr_expect_gt(rates->worker, 0);
+    cr_assert_eq(weir_predict(plan, rates, &p), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(p.measured, 1);
+    cr_expect_gt(p.step_s, 0);
+    cr_expect_gt(p.bounds, 0);
+    weir_prediction half;
+    cr_assert_eq(weir_predict(plan, rates, &half, .set = (const char *[]){"speed(cpu:0)=0.5", NULL}), WEIR_OK, "%s", weir_error());
+    cr_expect(half.step_s > p.step_s && half.step_s < 2.01 * p.step_s, "%g %g", half.step_s, p.step_s);
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
+Test(rates, a_what_if_that_cannot_be_is_one_sentence, .timeout = 30)
+{
+    static const struct {
+        const char *set, *says;
+    } wrong[] = {{"colour=blue", "it is none of bandwidth="}, {"bandwidth=fast", "a bandwidth is as 10Gbit"},
+                 {"latency=1week", "a latency is as 200us"}, {"slots(nobody)=3", "no register of the plan holds"},
+                 {"slots(up)=0", "slots are a whole number"}, {"speed(cuda:7)=2", "no device of that name"},
+                 {"speed(cpu:0)=-1", "a speed is a number"}, {"workers(9)=1", "no rank of that number"}, {"workers(0)=1.5", "workers are a whole number"}};
+    weir_plan *plan = small_plan();
+    weir_rates *rates = made_up();
+    weir_prediction p;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cr_expect_eq(weir_predict(plan, rates, &p, .set = (const char *[]){wrong[i].set, NULL}), WEIR_E_ARGUMENT);
+        cr_expect(strstr(weir_error(), wrong[i].says) && strstr(weir_error(), wrong[i].set) && strstr(weir_error(), "test_rates.c:"), "%s", weir_error());
+    }
+    cr_expect_eq(weir_predict(plan, rates, &p, .program = "eval"), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "no program \"eval\""), "%s", weir_error());
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
