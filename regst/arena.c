@@ -95,10 +95,13 @@ void arenas_close(struct arena *arenas, uint32_t count)
 
 char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot)
 {
+    const struct arena *arena = &arenas[plan_tensor_space(plan, tensor).i];
     uint64_t offset = tensor->offset;
+    if (arena->places)
+        return arena->places[tensor->owner];
     if (tensor->home == PLAN_IN_REGST)
         offset += plan->regsts[tensor->owner].offset + slot * plan->regsts[tensor->owner].slot_bytes;
     if (tensor->home == PLAN_IN_TEMP)
         offset += plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset;
-    return arenas[plan_tensor_space(plan, tensor).i].base + offset;
+    return arena->base + offset;
 }

@@ -15,6 +15,8 @@ struct arena {
     uint64_t bytes;
     const struct device_ops *device; /* borrowed */
     uint32_t index;                  /* of the device within its kind */
+    char *const *places;             /* by register: where its tensor lies, of a space of kind MAPPED; borrowed, and NULL until the
+                                        files are mapped and in all other spaces */
     bool borrowed;                   /* `base` is somebody else's: a part of a shared segment, */
     bool adopted;                    /* which the device was told of */
 };
@@ -27,7 +29,7 @@ weir_status arenas_open(struct arena *arenas, const weir_plan *plan, char *const
                         const char *directory);
 void arenas_close(struct arena *arenas, uint32_t count);
 
-/* Where a tensor lies: of slot `slot` for one in a register. */
+/* Where a tensor lies, which in a MAPPED space is a file, without alignment: of slot `slot` for one in a register. */
 char *arena_tensor(const struct arena *arenas, const weir_plan *plan, const plan_tensor *tensor, uint32_t slot);
 
 /* Whether the host may follow pointers into the arena while nothing runs; else bytes go in and out by the device's

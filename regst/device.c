@@ -5,6 +5,7 @@ static _Atomic(const struct device_ops *) kinds[WEIR_DEVICE_KINDS] = {
     [WEIR_CPU] = &device_cpu,
     [WEIR_DISK] = &device_disk,
     [WEIR_PINNED] = &device_pinned,
+    [WEIR_MAPPED] = &device_mapped,
 };
 
 const struct device_ops *device_find(uint32_t kind)

@@ -224,6 +224,6 @@ void device_register(uint32_t kind, const struct device_ops *ops);
 /* Whether the host reaches the spaces of a kind in place: they may be shared between processes and sent. */
 bool device_host(uint32_t kind);
 
-extern const struct device_ops device_cpu, device_disk, device_pinned;
+extern const struct device_ops device_cpu, device_disk, device_pinned, device_mapped;
 
 #endif

@@ -21,6 +21,7 @@
 #include "actors/keep/root.h"
 #include "actors/keep/format/safetensors.h"
 #include "actors/keep/save.h"
+#include "actors/keep/stored.h"
 #include "actors/keep/format/sharded.h"
 #include "actors/keep/format/single.h"
 #include "graph/base/base.h"
@@ -213,6 +214,17 @@ const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *c, i
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *c, int index)
 {
     return c && index >= 0 && index < c->index.sources.count ? &c->index.sources.item[index] : NULL;
+}
+
+const char *keep_stored_path(const weir_checkpoint *c, int file)
+{
+    return c->file[file].path;
+}
+
+const struct gguf_type *keep_stored_blocks(const weir_checkpoint *c, const weir_checkpoint_tensor *t)
+{
+    const struct gguf_type *type = c->index.gguf ? gguf_type_named(t->stored) : NULL;
+    return type && type->elements > 1 ? type : NULL;
 }
 
 uint64_t keep_part_nonce(const weir_checkpoint *c)
@@ -445,6 +457,26 @@ static weir_status read_quantised(weir_checkpoint *c, const struct keep_tensor *
                : read_error(c->file[shard->file].path, tensor->is.name);
 }
 
+/* The blocks as they are: bytes `start` and so on of the tensor of bytes. */
+static weir_status read_blocks(weir_checkpoint *c, const struct keep_tensor *tensor, const struct gguf_type *type,
+                               const int64_t *start, weir_array *value)
+{
+    const weir_checkpoint_shard *shard = &tensor->is.shard[0];
+    const struct keep_box box = keep_box_of(start, &value->shape);
+    weir_shape bytes = {.rank = tensor->is.shape.rank + 1};
+    memcpy(bytes.dim, tensor->is.shape.dim, sizeof *bytes.dim * (size_t)tensor->is.shape.rank);
+    bytes.dim[bytes.rank - 2] /= type->elements;
+    bytes.dim[bytes.rank - 1] = type->bytes;
+    if (!keep_box_inside(&box, &bytes) || (!value->data && weir_shape_count(&value->shape)))
+        return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: the bytes to be read are not all in its blocks, or there is nowhere to "
+                         "read them to", c->index.info.path, tensor->is.name);
+    if (!weir_shape_count(&value->shape))
+        return WEIR_OK;
+    weir_status status = use_file(c, shard->file, tensor->is.name);
+    const struct keep_box whole = keep_box_of(NULL, &bytes);
+    return status ? status : read_runs(c, tensor, shard, keep_runs_of(&box, &whole, &box), 1, value->data);
+}
+
 bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *t, weir_dtype dtype)
 {
     return t && t->dtype && (dtype == t->dtype || (dtype == WEIR_F32 && weir_dtype_real(t->dtype)) ||
@@ -458,6 +490,9 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
     if (error_null(c, "weir_checkpoint_read", "checkpoint") || error_null(t, "weir_checkpoint_read", "tensor") ||
         error_null(value, "weir_checkpoint_read", "value"))
         return WEIR_E_ARGUMENT;
+    const struct gguf_type *blocks = keep_stored_blocks(c, t);
+    if (blocks && value->dtype == WEIR_U8 && value->shape.rank == t->shape.rank + 1 && slot == 0)
+        return read_blocks(c, tensor, blocks, start, value);
     if (value->shape.rank != t->shape.rank)
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s has %d dimensions, not %d", c->index.info.path, t->name,
                          t->shape.rank, value->shape.rank);
@@ -508,6 +543,8 @@ weir_status keep_checkpoint_prove(weir_checkpoint *c, const weir_checkpoint_tens
     const struct keep_tensor *tensor = (const struct keep_tensor *)(const void *)t; /* `is` is its first member */
     struct keep_box box = keep_box_of(start, shape);
     weir_status status = WEIR_OK;
+    if (keep_stored_blocks(c, t) && shape->rank == t->shape.rank + 1)
+        return use_file(c, t->shard[0].file, t->name);
     if (!t->dtype || keep_stored_may_not_fit(t->stored, dtype))
         return prove_converted(c, t, slot, start, shape, dtype);
     for (int i = 0; !status && i < t->shard_count; i++)

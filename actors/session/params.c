@@ -106,12 +106,18 @@ static weir_status fill_tensor(struct weir_session *s, const plan_init *init)
     return status;
 }
 
+/* Whether the file that a session maps has the value already. */
+static bool is_mapped(const struct weir_session *s, const plan_init *init)
+{
+    return s->plan->spaces[plan_tensor_space(s->plan, &s->plan->tensors[init->tensor.i]).i].kind == WEIR_MAPPED;
+}
+
 weir_status session_fill(struct weir_session *s)
 {
     weir_status status = WEIR_OK;
     for (uint32_t i = 0; !status && i < s->plan->inits_count; i++)
         if (s->plan->inits[i].kind != WEIR_INIT_ZERO && /* arenas start as zeros */
-            built_owns_tensor(&s->built, &s->plan->tensors[s->plan->inits[i].tensor.i]))
+            built_owns_tensor(&s->built, &s->plan->tensors[s->plan->inits[i].tensor.i]) && !is_mapped(s, &s->plan->inits[i]))
             status = fill_tensor(s, &s->plan->inits[i]);
     return status;
 }
@@ -349,6 +355,8 @@ weir_status weir_session_write(weir_session *s, const char *name, const weir_arr
         status = param_open(s, "write", name, &param);
     if (status)
         return status;
+    if (plan_is_mapped(s->plan, param))
+        return error_set(WEIR_E_ARGUMENT, "weir_session_write: '%s' is mapped from a file, which is only read", name);
     if (param->frozen)
         snapshot_await(&s->snapshots); /* which writes it from where it lies */
     if (s->built.cluster)

@@ -210,6 +210,8 @@ static weir_status session_open(struct weir_session *s, const weir_session_opts 
         status = session_alloc_lanes(s);
     if (!status)
         status = open_memory(s);
+    if (!status)
+        status = session_open_weights(s, opts);
     if (!status && s->workers.guest && s->devices.queues)
         status = session_unsupported(opts, "workers of accelerators are not shared");
     if (!status)
@@ -385,6 +387,7 @@ static weir_status session_end(struct weir_session *s)
     if (s->built.arenas)
         arenas_close(s->built.arenas, s->plan->spaces_count);
     free(s->built.arenas);
+    session_close_weights(&s->weights);
     free(s->callbacks.bindings);
     free(s->progress.ran);
     weir_plan_free(s->spread);

@@ -13,6 +13,7 @@
  *     ending       why and how it ends (actors/ending.h)   failure.c
  *     cluster      other ranks (actors/cluster/)           ranks.c (what they see of this one)
  *     debug        actors/debug/debug.h                    actors/debug/
+ *     weights.h    parameters that stay in files           weights.c
  *     snapshots    what lives from step to step, kept      actors/snapshot/, state.c
  *
  * actors/ending.h has the states of a session, and what makes it fail. A worker that sees a failure fires no more actors.
@@ -35,6 +36,7 @@
 #include "actors/session/observed.h"
 #include "actors/session/outside.h"
 #include "actors/session/progress.h"
+#include "actors/session/weights.h"
 #include "actors/session/workers.h"
 #include "actors/snapshot/snapshot.h"
 #include "transport/mail/bus.h"
@@ -49,6 +51,7 @@ struct weir_session {
     struct session_workers workers;
     struct session_outside outside;
     struct built built;
+    struct session_weights weights;
     struct session_debug debug;
     struct session_progress progress;
     struct session_run run;

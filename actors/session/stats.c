@@ -93,7 +93,7 @@ void weir_session_get_stats(const weir_session *s, weir_session_stats *stats)
     stats->cores = cores_count();
     stats->cores_online = cores_online();
     for (uint32_t i = 0; i < plan->spaces_count; i++) {
-        if (!built_owns(&s->built, i) || plan->spaces[i].kind == WEIR_DISK)
+        if (!built_owns(&s->built, i) || plan->spaces[i].kind == WEIR_DISK || plan->spaces[i].kind == WEIR_MAPPED)
             continue;
         stats->planned_bytes += plan->spaces[i].bytes;
         stats->arena_bytes += s->built.arenas[i].base ? s->built.arenas[i].bytes : 0;

@@ -129,7 +129,7 @@ static bool has_shard(const struct snapshots *s, const weir_checkpoint *part, co
     const plan_tensor *shard = built_shard(s->built, param, i);
     const weir_checkpoint_tensor *tensor = weir_checkpoint_find(part, plan_text(s->built->plan, param->name));
     weir_view view = built_view(s->built, shard, 0);
-    if (!weir_shape_count(&view.shape))
+    if (!weir_shape_count(&view.shape) || plan_is_mapped(s->built->plan, param)) /* nothing is needed of it */
         return true;
     return tensor && tensor->dtype == view.dtype && weir_shape_equal(&tensor->shape, &view.global) &&
            (uint32_t)tensor->slots == plan_kept_slots(s->built->plan, shard) &&

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "actors/keep/prove.h"
+#include "actors/keep/stored.h"
 #include "actors/snapshot/loading.h"
 #include "actors/snapshot/snapshot.h"
 #include "graph/base/base.h"
@@ -29,9 +30,9 @@ weir_status load_agree(struct loading *l, weir_status mine, char *word)
     return l->s->built->cluster ? cluster_agree(l->s->built->cluster, ROUND_LOAD, which, mine, word) : mine;
 }
 
-bool load_wants(const struct loading *l, uint32_t kind)
+bool load_wants(const struct loading *l, const plan_param *param)
 {
-    return !l->opts->parameters || kind == PLAN_KEEP_PARAMETER;
+    return (!l->opts->parameters || param->kind == PLAN_KEEP_PARAMETER) && !plan_is_mapped(l->s->built->plan, param);
 }
 
 /* ---- prove ---- */
@@ -68,13 +69,6 @@ static weir_status load_open(struct loading *l, const char *dir)
     return WEIR_OK; /* whether it is open is part of what is agreed on next */
 }
 
-static const char *stored_text(const weir_checkpoint_tensor *tensor, char *text, size_t bytes)
-{
-    char shape[128];
-    snprintf(text, bytes, "%s %s", tensor->stored, shape_text(&tensor->shape, shape, sizeof(shape)));
-    return text;
-}
-
 static bool ends_with(const char *name, const char *end)
 {
     size_t length = strlen(name), end_length = strlen(end);
@@ -95,7 +89,7 @@ static bool lacks_count(const struct loading *l, const plan_param *param)
 {
     const char *name = plan_text(l->s->built->plan, param->name);
     char mean[PLAN_TEXT_BYTES];
-    if (!l->from || !load_wants(l, param->kind) || !ends_with(name, PLAN_ADAMW_UPDATES) ||
+    if (!l->from || !load_wants(l, param) || !ends_with(name, PLAN_ADAMW_UPDATES) ||
         weir_checkpoint_find(l->from, name))
         return false;
     int length = (int)(strlen(name) - strlen("updates"));
@@ -146,7 +140,7 @@ static const char *others_absent(const struct loading *l, const plan_param *firs
     *list = '\0';
     for (const plan_param *p = first + 1; p < plan->params + plan->params_count; p++) {
         const char *name = plan_text(plan, p->name);
-        if (load_wants(l, p->kind) && !may_lack(name) && !lacks_count(l, p) && !weir_checkpoint_find(l->from, name))
+        if (load_wants(l, p) && !may_lack(name) && !lacks_count(l, p) && !weir_checkpoint_find(l->from, name))
             list_name(list, bytes, &count, name);
     }
     return list_end(list, bytes, count);
@@ -166,9 +160,9 @@ static weir_status check_param(const struct loading *l, const plan_param *param)
                    ? WEIR_OK
                    : error_set(WEIR_E_ARGUMENT, "weir_session_load: %s has no '%s', which is %s here%s", l->path, name,
                                here, others_absent(l, param, more, sizeof(more)));
-    if (!weir_checkpoint_reads_as(tensor, view.dtype) || !weir_shape_equal(&tensor->shape, &view.global))
+    if (!keep_stored_reads_as(l->from, tensor, view.dtype, &view.global))
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: '%s' is %s here, and %s in %s", name, here,
-                         stored_text(tensor, there, sizeof(there)), l->path);
+                         keep_stored_text(tensor, there, sizeof(there)), l->path);
     uint32_t slots = plan_kept_slots(l->s->built->plan, shard);
     if ((uint32_t)tensor->slots != slots)
         return error_set(WEIR_E_ARGUMENT, "weir_session_load: of '%s' %u values are kept here, and %d in %s", name, slots,
@@ -195,7 +189,8 @@ static const char **known_names(const weir_plan *plan)
 /* Whether it is the checkpoint's alone, though it is asked for. */
 static bool is_unknown(const struct loading *l, const char *const *known, const weir_checkpoint_tensor *tensor)
 {
-    return load_wants(l, tensor->kind) && !may_lack(tensor->name) &&
+    const bool wanted = !l->opts->parameters || tensor->kind == WEIR_PARAMETER;
+    return wanted && !may_lack(tensor->name) &&
            !bsearch(&tensor->name, known, l->s->built->plan->params_count, sizeof(*known), by_text);
 }
 
@@ -228,7 +223,7 @@ static weir_status check_names(const struct loading *l)
     const weir_plan *plan = l->s->built->plan;
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < plan->params_count; p++)
-        if (load_wants(l, plan->params[p].kind))
+        if (load_wants(l, &plan->params[p]))
             status = check_param(l, &plan->params[p]);
     return status || l->opts->partial ? status : check_none_left(l);
 }
@@ -257,7 +252,7 @@ static weir_status for_boxes(struct loading *l, box_fn fn)
     for (uint32_t p = 0; !status && p < plan->params_count; p++) {
         const plan_param *param = &plan->params[p];
         const weir_checkpoint_tensor *tensor =
-            load_wants(l, param->kind) ? weir_checkpoint_find(l->from, plan_text(plan, param->name)) : NULL;
+            load_wants(l, param) ? weir_checkpoint_find(l->from, plan_text(plan, param->name)) : NULL;
         for (uint32_t i = 0; tensor && !status && i < param->shards.count; i++)
             if (load_stands(l, param, i))
                 status = fn(l, param, i, tensor);

@@ -71,7 +71,7 @@ static enum duty duty_of(const struct loading *l, const plan_param *param, uint3
 {
     uint32_t sender = l->folders.sender[param->shards.first + i];
     bool stands = load_stands(l, param, i);
-    if (!plan_tensor_bytes(built_shard(l->s->built, param, i)) || !load_wants(l, param->kind))
+    if (!plan_tensor_bytes(built_shard(l->s->built, param, i)) || !load_wants(l, param))
         return NOTHING;
     if (sender != FOLDERS_NOBODY)
         return stands ? GETS : sender == built_rank(l->s->built) ? SENDS : NOTHING;
@@ -82,7 +82,7 @@ static enum duty duty_of(const struct loading *l, const plan_param *param, uint3
 static bool is_sent(const struct loading *l, const plan_param *param)
 {
     bool sent = false;
-    for (uint32_t i = 0; i < param->shards.count && load_wants(l, param->kind); i++)
+    for (uint32_t i = 0; i < param->shards.count && load_wants(l, param); i++)
         sent |= l->folders.sender[param->shards.first + i] != FOLDERS_NOBODY &&
                 plan_tensor_bytes(built_shard(l->s->built, param, i));
     return sent;

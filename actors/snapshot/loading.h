@@ -32,8 +32,8 @@ static inline bool load_is_snapshot(const struct loading *l)
 /* All ranks have come so far, or none goes on. */
 weir_status load_agree(struct loading *l, weir_status mine, char *word);
 
-/* Whether what is of this kind (plan_param.kind) is to be loaded. */
-bool load_wants(const struct loading *l, uint32_t kind);
+/* Whether the parameter or state is to be loaded. One that is mapped stays where it is. */
+bool load_wants(const struct loading *l, const plan_param *param);
 
 /* Whether this rank holds shard i, and no earlier one of it has the same elements. */
 bool load_stands(const struct loading *l, const plan_param *param, uint32_t i);

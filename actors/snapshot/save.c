@@ -298,7 +298,8 @@ static weir_status add_shards(struct filling *f)
     weir_status status = WEIR_OK;
     for (uint32_t p = 0; !status && p < s->built->plan->params_count; p++) {
         const plan_param *param = &s->built->plan->params[p];
-        for (uint32_t i = 0; !status && i < param->shards.count; i++)
+        const bool stays = plan_is_mapped(s->built->plan, param); /* in its file */
+        for (uint32_t i = 0; !status && i < param->shards.count && !stays; i++)
             if (is_written_here(f, param, i))
                 status = add_shard(f, param, built_shard(s->built, param, i));
     }

@@ -415,6 +415,15 @@ static void tell_zeros(const weir_plan *plan)
         fprintf(stderr, "%s: all %u parameters are zeros; load them with --load-params PATH\n", program, parameters);
 }
 
+/* Whether parameters of the plan stay in the file of parameters. */
+static bool maps(const weir_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        if (plan->spaces[s].kind == WEIR_MAPPED)
+            return true;
+    return false;
+}
+
 static int open_session(runner *r, const char *params, const char *trace)
 {
     char own[PATHS_BYTES], near[KEEP_NEAR_BYTES];
@@ -422,8 +431,11 @@ static int open_session(runner *r, const char *params, const char *trace)
     if (params && access(params, R_OK))
         return options_wrong(program, "--load-params: cannot read %s: %s%s", params, strerror(errno),
                              keep_near(params, near, sizeof near));
+    if (!params && maps(r->plan))
+        return options_wrong(program, "--load-params: the plan reads parameters in a file, so it needs the file's path");
     r->session = weir_session_open(r->plan, .workers = r->workers, .pin = r->pin, .trace = trace,
                                    .check_finite = r->check_finite,
+                                   .weights = maps(r->plan) ? params : NULL,
                                    .bindings = r->bindings);
     if (!r->session || (params && weir_session_load(r->session, params, .parameters = true)))
         return options_failed(program);
@@ -559,7 +571,7 @@ int command_run(int argc, char **argv)
         {"--steps", OPTIONS_INT, &r.steps, .min = 1, .max = 1e9, .help = "steps to run; default: as many as --feed has, or 10"},
         {"--program", OPTIONS_TEXT, &r.name, .value = "NAME", .help = "the plan's program to run"},
         {"--load-params", OPTIONS_TEXT, &params, .value = "PATH", .file = OPTIONS_READS,
-         .help = "load parameters from a checkpoint, or a .safetensors or .gguf file"},
+         .help = "load parameters from a checkpoint, or a .safetensors or .gguf file; those that are mapped are read there"},
         {"--feed", OPTIONS_LIST, &feeds, .value = "NAME=FILE", .file = OPTIONS_READS_NAMED,
          .help = "read an input from a .npy file; -: standard input"},
         {"--made-up", OPTIONS_FLAG, &r.made_up, .help = "give inputs without a file random numbers, or zeros"},

@@ -183,7 +183,8 @@ const char *weir_version(void)
 const char *device_kind_name(weir_device_kind kind)
 {
     static const char *const names[] = {[WEIR_CPU] = "cpu", [WEIR_CUDA] = "cuda", [WEIR_DISK] = "disk",
-                                        [WEIR_PINNED] = "pinned", [WEIR_FAKE] = "fake"};
+                                        [WEIR_PINNED] = "pinned", [WEIR_FAKE] = "fake",
+                                        [WEIR_MAPPED] = "mapped"};
     _Static_assert(sizeof names / sizeof *names == WEIR_DEVICE_KINDS, "every kind has a name");
     return names[kind];
 }

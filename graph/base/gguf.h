@@ -289,7 +289,7 @@ static inline bool gguf_next_text(struct gguf *g, uint64_t *bytes)
     return true;
 }
 
-/* Of u32 and i32, of f32, and of bool. */
+/* These read u32 or i32, f32, and bool. */
 static inline bool gguf_next_u32(struct gguf *g, uint32_t *number)
 {
     return gguf_take(g, number, sizeof *number);

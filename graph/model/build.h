@@ -58,6 +58,7 @@ struct weir_tensor {
     /* parameters and states */
     weir_init init;
     bool frozen;
+    bool mapped;               /* its values stay in a file; so are those of a layout of it by weir_shard() */
     int delay;                 /* of a state: steps after which what it is set to is read; 0: it is none */
     weir_src src;
     graph_node *update;        /* by the optimizer, or by who set the state */

@@ -149,6 +149,20 @@ static weir_tensor *shard_length(const weir_tensor *x, weir_tensor *to, weir_src
     return to->length->poisoned ? &g->poison : to;
 }
 
+/* The mapped tensor, or a mistake: it lies in one piece of a file, which CPUs read. */
+static weir_tensor *mapped_lies(weir_tensor *t, weir_src src, const char *name)
+{
+    char place[64], sbp[8];
+    if (t->mesh->kind != WEIR_CPU)
+        return weir_mistake(t, src, "%s: a parameter that is .mapped is on CPUs, not on %s; without .mapped, "
+                            "weir_session_load() copies it there", name, mesh_text(t->mesh, place, sizeof place));
+    for (int a = 0; a < WEIR_AXES_MAX; a++)
+        if (WEIR_IS_S(t->sbp[a]) && WEIR_S_DIM(t->sbp[a]))
+            return weir_mistake(t, src, "%s: a parameter that is .mapped is B or S(0), not %s", name,
+                                weir_sbp_text(t->sbp[a], sbp));
+    return t;
+}
+
 /* `what` is the word for it in mistakes. */
 static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, const char *what, const char *name,
                              const weir_sbp *sbp)
@@ -162,6 +176,9 @@ static weir_tensor *shard_to(weir_tensor *x, weir_mesh *mesh, weir_src src, cons
     weir_scope_leave(&scope);
     if (!node || !ends_sbp(g, src, what, &x->type, mesh, sbp, node->out[0]->sbp))
         return &g->poison;
+    node->out[0]->mapped = x->mapped;
+    if (x->mapped)
+        return mapped_lies(node->out[0], src, x->name);
     return x->length ? shard_length(x, node->out[0], src) : node->out[0];
 }
 
@@ -202,8 +219,22 @@ static weir_tensor *register_again(weir_graph *g, weir_tensor *t, const wanted *
                             shape_text(&w->type.shape, want, sizeof want), w->delay > 1 ? " with another delay" : "",
                             t->src.file ? t->src.file : "?", t->src.line, t->delay ? "state" : "parameter",
                             weir_dtype_name(t->type.dtype), shape_text(&t->type.shape, have, sizeof have));
+    if (t->mapped != w->opts->mapped)
+        return weir_mistake(t, w->opts->src, "%s: is %s here, and %s at %s:%d; both must be the same", t->name,
+                            w->opts->mapped ? ".mapped" : "not .mapped", t->mapped ? ".mapped" : "not .mapped",
+                            t->src.file ? t->src.file : "?", t->src.line);
     t->asked |= bit;
     return t->average && graph_program_now(g)->averages ? t->average : t;
+}
+
+/* The tensor, or a mistake. */
+static weir_tensor *mapped_ok(weir_tensor *t, const weir_param_opts *opts)
+{
+    if (!t->frozen)
+        return weir_mistake(t, opts->src, "%s: a parameter that is .mapped cannot be trained; add .frozen = true", opts->name);
+    if (opts->init.kind != WEIR_INIT_DEFAULT)
+        return weir_mistake(t, opts->src, "%s: a parameter that is .mapped has the values of a file, and no .init", opts->name);
+    return mapped_lies(t, opts->src, opts->name);
 }
 
 /* A tensor that no op makes. */
@@ -222,6 +253,7 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
     if (t->init.kind == WEIR_INIT_DEFAULT)
         t->init.kind = WEIR_INIT_ZERO;
     t->frozen = opts->frozen || w->type.dtype != WEIR_F32;
+    t->mapped = opts->mapped;
     t->trains = !t->frozen;
     t->src = opts->src;
     t->asked = UINT32_C(1) << g->program;
@@ -232,7 +264,7 @@ static weir_tensor *register_new(weir_graph *g, graph_name *name, const wanted *
         if (t->sbp[a] == WEIR_P)
             return weir_mistake(t, opts->src, "%s: a %s cannot be P, as on axis %d of the mesh %s", opts->name, w->what,
                                 a, mesh_text(t->mesh, place, sizeof place));
-    return t;
+    return t->mapped ? mapped_ok(t, opts) : t;
 }
 
 #define INIT_KINDS "write WEIR_VALUE(value), WEIR_NORMAL(deviation) or WEIR_UNIFORM(low, high)"

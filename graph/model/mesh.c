@@ -65,7 +65,7 @@ static bool list_parse(device_list *list, const char *text)
 /* The others only keep, or are for tests. */
 static bool kind_computes(weir_device_kind kind)
 {
-    return kind != WEIR_DISK && kind != WEIR_PINNED && (kind != WEIR_FAKE || mesh_takes_fakes);
+    return kind != WEIR_DISK && kind != WEIR_PINNED && kind != WEIR_MAPPED && (kind != WEIR_FAKE || mesh_takes_fakes);
 }
 
 static bool kind_parse(const char **text, weir_device_kind *kind)

@@ -209,7 +209,7 @@ static weir_status find_program(prediction *p)
 static weir_status check_devices(const prediction *p)
 {
     for (uint32_t s = 0; s < p->plan->spaces_count; s++)
-        if (p->plan->spaces[s].kind != WEIR_CPU && p->plan->spaces[s].kind != WEIR_DISK)
+        if (p->plan->spaces[s].kind != WEIR_CPU && p->plan->spaces[s].kind != WEIR_DISK && p->plan->spaces[s].kind != WEIR_MAPPED)
             return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_predict: %s is no CPU, and times of other devices are not known",
                              p->opts->src.file, p->opts->src.line, plan_text(p->plan, p->plan->spaces[s].name));
     return WEIR_OK;

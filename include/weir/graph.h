@@ -212,9 +212,16 @@ typedef struct weir_param_opts {
     weir_sbp sbp[WEIR_AXES_MAX]; /* AUTO: B, or what its first reader prefers */
     weir_init init;              /* default: zeros */
     bool frozen;                 /* not trained */
+    bool mapped;                 /* its values are read where they are in a file, see below; needs .frozen */
 } weir_param_opts;
 
-/* Makes a parameter, which only the optimizer changes. weir_param(g, WEIR_F32, {8, 16}, .name = "w") */
+/* Makes a parameter, which only the optimizer changes. weir_param(g, WEIR_F32, {8, 16}, .name = "w")
+ *
+ * A parameter with .mapped is never copied: weir_session_open(plan, .weights = "model.gguf") maps the file that has the
+ * tensor of its name, read-only, and kernels read it there. Its bytes are planned in a space of their own ("mapped:0") and do
+ * not count for .memory of weir_compile(). Processes and sessions of a host share the pages, and a device touches only the
+ * pages that hold its part. So the parameter lies whole (B) or split along dimension 0 (S(0)), on a mesh of CPUs; each
+ * reader has it in the layout that it wants, without a conversion. In half precision (.precision) it stays what it is. */
 #define weir_param(graph, dtype, ...) \
     weir_param_at(graph, dtype, WEIR_OPTS(weir_param_opts, .shape = __VA_ARGS__))
 weir_tensor *weir_param_at(weir_graph *graph, weir_dtype dtype, const weir_param_opts *opts);

@@ -50,13 +50,15 @@ typedef struct weir_op weir_op;
 /* DISK and PINNED compute nothing, and a program's mesh cannot contain them. A disk holds values for which a device has no
  * room (weir_compile(.offload)). PINNED is host memory beside an accelerator: values to and from the accelerator pass through
  * it, and conversions between accelerators run in it. FAKE is an accelerator that only the library's tests have. On PINNED
- * and FAKE an op has the CPU's kernel and workspace. */
+ * and FAKE an op has the CPU's kernel and workspace. MAPPED is a part of files on disk beside a CPU, which its kernels read
+ * where it is (weir_param(.mapped)); nothing runs there. */
 typedef enum weir_device_kind {
     WEIR_CPU,
     WEIR_CUDA,
     WEIR_DISK,
     WEIR_PINNED,
     WEIR_FAKE,
+    WEIR_MAPPED,
     WEIR_DEVICE_KINDS
 } weir_device_kind;
 
@@ -219,7 +221,7 @@ struct weir_op {
     const char *state_names[4];                                                    /* "m": adamw's state of weight is
                                                                                       "weight:adamw.m" [their
                                                                                       numbers] */
-    weir_kernel_fn kernel[WEIR_DEVICE_KINDS];
+    weir_kernel_fn kernel[WEIR_MAPPED]; /* by kind of device; MAPPED runs none */
     /* Writes to call->error the sentence for a weir_refusal, the same as the CPU's kernel writes, and returns E_KERNEL. Must
      * not read any view's data. NULL: the op's kernels never use weir_refusal. */
     weir_status (*refused)(const weir_kernel_args *call, int64_t at, int32_t value);

@@ -184,7 +184,7 @@ weir_status weir_gradients_verify_at(const weir_graph *graph, const weir_gradien
 #define weir_plan_same(a, b, ...) weir_plan_same_at(a, b, WEIR_OPTS(weir_verify_opts, __VA_ARGS__))
 weir_status weir_plan_same_at(const weir_plan *a, const weir_plan *b, const weir_verify_opts *opts);
 
-/* Returns the planned bytes of one device, or (device < 0) of all devices but disks. */
+/* Returns the planned bytes of one device, or (device < 0) of all devices but disks and files that are mapped. */
 uint64_t weir_plan_bytes(const weir_plan *plan, int device);
 
 /* ---- for a program that did not build the graph ---- */

@@ -129,10 +129,19 @@ typedef struct weir_session_opts {
     const char *spin;              /* how long a thread that waits spins before it sleeps: microseconds; "0": it sleeps at once;
                                       "always": it never sleeps, for programs that own their cores [WEIR_SPIN, or about as long
                                       as wake-ups take, which is measured all the time; "0" with more workers than cores] */
+    const char *weights;           /* file that has the parameters with .mapped, by their names: see weir_session_open() [none] */
 } weir_session_opts;
 
 /* NULL and weir_error() when there is no memory, no thread, an op without a kernel, a host function without a
- * binding. You may free the plan before you close the session, which holds what it needs of it. */
+ * binding. You may free the plan before you close the session, which holds what it needs of it.
+ *
+ * .weights is whatever weir_checkpoint_open() opens: a .safetensors file, several with their index, a GGUF file, a checkpoint. Its
+ * files are mapped read-only, once for the session, and each parameter with .mapped (weir_param()) lies where its file has it. A
+ * session touches only pages that hold its rank's parts; sessions and processes of a host share them. A tensor must have the
+ * parameter's name, dtype and shape; u8 [.., blocks, bytes of a block] takes the blocks of a quantised tensor of a GGUF file as they
+ * are. E_ARGUMENT, with the tensor's name: it is missing, is another, begins at a byte that is no multiple of its elements' size, or is
+ * stored in parts; or a plan with such parameters gets no .weights, or one without them gets it. Checksums are not compared.
+ * Do not shorten a file while a session maps it: the process would end by SIGBUS. Replace it by rename(). */
 #define weir_session_open(plan, ...) \
     weir_session_open_at(plan, WEIR_OPTS(weir_session_opts, .binding_size = sizeof(weir_binding), __VA_ARGS__))
 weir_session *weir_session_open_at(const weir_plan *plan, const weir_session_opts *opts);
@@ -274,7 +283,7 @@ typedef struct weir_session_param {
 int weir_session_params(const weir_session *session, weir_session_param *list, int room);
 
 /* Reads the whole logical value `name` from its shards on all ranks, or writes it to them. If a state has several slots,
- * read returns the newest, and write sets all. */
+ * read returns the newest, and write sets all. E_ARGUMENT: write to a parameter with .mapped. */
 weir_status weir_session_read(weir_session *session, const char *name, weir_array *value);
 weir_status weir_session_write(weir_session *session, const char *name, const weir_array *value);
 
@@ -282,9 +291,11 @@ weir_status weir_session_write(weir_session *session, const char *name, const we
 typedef struct weir_shard {
     const char *name;
     weir_param_kind kind;
-    weir_view view;       /* its data may be changed during the visit; other ranks are not told of a change */
+    weir_view view;       /* its data may be changed during the visit, but for a parameter with .mapped; other ranks are not told
+                             of a change */
     const char *device;   /* "cpu:2"; data lies in its memory. If the host cannot reach that: in a copy, written back later */
-    bool again;           /* an earlier shard of this rank, or one of another rank, has the same elements */
+    bool again;           /* an earlier shard of this rank, or one of another rank, has the same elements. Shards of a parameter
+                             with .mapped may also overlap: readers with different layouts have different shards */
     int slot;             /* 0 is the oldest value kept, slots - 1 the newest */
     int64_t step;         /* the view has the updates of all steps before this one */
     bool torn;            /* the update of that step failed half-way */
@@ -302,7 +313,7 @@ weir_status weir_session_visit(weir_session *session, const char *name, weir_vis
  *     weir_session_load(s, "runs/a");                 // the newest that is whole
  *
  * A checkpoint is a folder below a root (docs/checkpoint.md, <weir/checkpoint.h>). It contains everything that lives from
- * step to step, the step, and the positions of sources. It appears under its name only when all of it is on the disk; a
+ * step to step but parameters with .mapped, which stay in their files, the step, and the positions of sources. It appears under its name only when all of it is on the disk; a
  * save that fails or is killed before that leaves the older checkpoints as they were. It has names and logical shapes but no
  * layouts: a checkpoint of any layout, number of ranks or ZeRO setting loads into any other of the same model. In the
  * same layout the run then continues bit for bit as if it had not ended.

@@ -125,6 +125,8 @@ weir_status(weir_op_register)(const weir_op *op)
 
 bool op_runs_on(const weir_op *op, weir_device_kind kind)
 {
+    if (kind == WEIR_MAPPED)
+        return false;
     if (op->kernel[device_kernels(kind)])
         return true;
     for (size_t i = 0; kind == WEIR_CUDA && i < sizeof on_cuda / sizeof *on_cuda; i++)

@@ -94,7 +94,8 @@ class _SessionOpts(_Opts):
                 ("workers_of", c_void_p), ("pin", c_bool), ("poison", c_bool), ("check_finite", c_bool),
                 ("offload", c_char_p), ("trace", c_char_p), ("trace_events", c_int64),
                 ("bindings", POINTER(_Binding)), ("first_step", c_int64), ("cluster", _ClusterOpts),
-                ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p), ("spin", c_char_p)]
+                ("stall_s", c_double), ("report", c_void_p), ("report_ctx", c_void_p), ("spin", c_char_p),
+                ("weights", c_char_p)]
 
 
 class _RunOpts(_Opts):
@@ -362,12 +363,12 @@ class Session:
               each device of a source that is split, of which each takes its shard
     sinks     by name: a function of (value, step, micro)
     calls are bound by what the plan's program registered in C; a plan that has any cannot be opened here.
-    workers, pin, poison, check_finite, trace, first_step: as in <weir/session.h>; workers_of: another Session; alone:
+    workers, pin, poison, check_finite, trace, first_step, weights: as in <weir/session.h>; workers_of: another Session; alone:
     whatever the environment says of ranks.
     """
 
     def __init__(self, plan, sources=None, sinks=None, workers=0, pin=False, poison=False, trace=None, first_step=0,
-                 alone=False, check_finite=False, workers_of=None):
+                 alone=False, check_finite=False, workers_of=None, weights=None):
         self.plan = plan
         self._session = None
         self._raised = None
@@ -376,7 +377,7 @@ class Session:
         options = _SessionOpts(binding_size=ctypes.sizeof(_Binding), workers=workers, pin=pin, poison=poison,
                                workers_of=workers_of._self() if workers_of else None, check_finite=check_finite,
                                trace=os.fsencode(trace) if trace else None, bindings=bindings, first_step=first_step,
-                               cluster=_ClusterOpts(alone=alone))
+                               weights=os.fsencode(weights) if weights else None, cluster=_ClusterOpts(alone=alone))
         self._session = _library.weir_session_open_at(plan, byref(options))
         if not self._session:
             raise _failed()

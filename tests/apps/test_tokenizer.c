@@ -37,6 +37,30 @@ Test(tokenizer, ids_are_those_of_the_reference)
     must_run_for("small", "weir tokens encode --tokenizer $J.gguf " CASES "/text | cmp - $J.ids");
 }
 
+Test(tokenizer, ids_of_other_forms_are_those_of_the_reference)
+{
+    static const char *const files[][2] = {{"llama2", "json"}, {"metaspace", "json"}, {"gemma", "json"}, {"nfc", "json"},
+                                           {"piece", "model"}, {"piece", "gguf"}, {"tekken", "json"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char command[1024];
+        const bool plain = !strcmp(files[i][0], "piece") || !strcmp(files[i][0], "tekken");
+        snprintf(command, sizeof command, "weir tokens encode %s--tokenizer $J.%s " CASES "/text -o $T/ids; cmp $T/ids $J.ids", plain ? "--plain " : "", files[i][1]);
+        must_run_for(files[i][0], command);
+    }
+}
+
+Test(tokenizer, ends_are_those_that_the_file_asks_for)
+{
+    must_run_for("metaspace", "printf 'a text' | weir tokens encode --ends --tokenizer $J.json | cmp - $J.ends");
+    must_run_for("llama2", "printf 'a text' | weir tokens encode --ends --tokenizer $J.json | cmp - $J.ends");
+    must_run_for("gemma", "printf 'a text' | weir tokens encode --ends --tokenizer $J.json | cmp - $J.ends");
+    must_run_for("piece", "test \"$(printf a | weir tokens encode --ends --tokenizer $J.model | head -n 1)\" = 1");
+    must_run_for("tekken", "test \"$(printf a | weir tokens encode --ends --tokenizer $J.json | head -n 1)\" = 1");
+    must_run_for("piece", "mkdir $T/d; cp $J.model $T/d/tokenizer.model; printf '{\"add_bos_token\": false, \"add_eos_token\": true}' >$T/d/tokenizer_config.json; "
+                          "test \"$(printf a | weir tokens encode --ends --tokenizer $T/d | tail -n 1)\" = 2; "
+                          "test \"$(printf a | weir tokens encode --ends --tokenizer $T/d | head -n 1)\" != 1");
+}
+
 /* A million characters of all planes. */
 static void write_random_text(void)
 {
@@ -79,6 +103,41 @@ Test(tokenizer, a_text_comes_back_from_its_ids)
     must_run_for("llama3", "weir tokens encode --tokenizer $J.json $T/text | weir tokens decode --tokenizer $J.json | cmp - $T/text");
     must_run_for("llama3", ": >$T/none; weir tokens encode --tokenizer $J.json $T/none -o $T/ids && test ! -s $T/ids && "
                            "weir tokens decode --tokenizer $J.json $T/ids -o $T/back && test ! -s $T/back");
+}
+
+/* In the normal form that the tokenizer has. */
+Test(tokenizer, a_text_comes_back_without_the_space_that_is_put_before_it)
+{
+    static const char *const files[] = {"llama2.json", "metaspace.json", "gemma.json", "piece.model", "piece.gguf", "tekken.json"};
+    write_random_text();
+    must_run("cp $T/text $T/all; sed 's/\xe2\x96\x81/ /g' $T/all >$T/text");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char command[512];
+        snprintf(command, sizeof command, "F=" CASES "/%s; weir tokens encode --plain --tokenizer $F $T/text --as u16 -o $T/ids && "
+                 "weir tokens decode --tokenizer $F $T/ids --as u16 | cmp - $T/text", files[i]);
+        must_run(command);
+    }
+    must_run_for("nfc", "printf 'e\\314\\201 A\\314\\212' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
+                        "printf '\\303\\251 \\303\\205' | cmp - $T/back");
+    must_run_for("metaspace", "printf '<s> a b</s>  c' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
+                              "printf '<s> a b</s>  c' | cmp - $T/back");
+    must_run_for("llama2", "printf '<s>a b</s>  c' | weir tokens encode --tokenizer $J.json | weir tokens decode --tokenizer $J.json >$T/back; "
+                           "printf '<s>a b</s>  c' | cmp - $T/back");
+}
+
+Test(tokenizer, weir_gpt_trains_on_text_by_a_tokenizer_and_writes_with_it)
+{
+    static const char gpt[] = APPS_BIN "/weir-gpt --layers 1 --dim 8 --heads 2 --seq 16 --batch 2 --steps 3 --sample 5 ";
+    char command[1024];
+    snprintf(command, sizeof command, "%s --tokenizer " CASES "/piece.model --text README.md docs/plan.md --save $T/run 2>&1", gpt);
+    must_run(command);
+    cr_expect(strstr(output, "weir-gpt: 2 files, ") && strstr(output, " of text, ") && strstr(output, "validation loss ") && strstr(output, "5 tokens written"), "%s", output);
+    must_run(APPS_BIN "/weir-gpt --load $T/run --tokenizer " CASES "/piece.model --validate README.md --sample 5 2>&1");
+    cr_expect(strstr(output, "validation loss ") && strstr(output, "/* "), "%s", output);
+    snprintf(command, sizeof command, "weir tokens encode --plain --tokenizer " CASES "/piece.model README.md --as u16 -o $T/ids.bin; "
+             "%s --tokenizer " CASES "/piece.model --tokens $T/ids.bin --vocab 512 2>&1", gpt);
+    must_run(command);
+    cr_expect(strstr(output, "5 tokens written"), "%s", output);
 }
 
 Test(tokenizer, weir_gpt_trains_on_what_encode_writes)
@@ -141,6 +200,26 @@ Test(tokenizer, what_changes_ids_and_is_not_done_is_refused_by_its_name)
     refuses_with(PRE, SPLIT("a{1,3}+"), "has \"}+\"");
 }
 
+Test(tokenizer, settings_of_other_forms_are_refused_by_their_names)
+{
+    refuses("sed 's/\"prepend\":\"[^\"]*\"/\"prepend\":\"x\"/' " CASES "/llama2.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2,
+            "normalizer: Prepend is supported if it prepends U+2581 alone");
+    refuses("sed 's/<0x0A>/<0x0a>/' " CASES "/llama2.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "there is no token <0x0A>");
+    refuses("sed 's/\"prepend_scheme\":\"first\"/\"prepend_scheme\":\"last\"/' " CASES "/metaspace.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2,
+            "Metaspace has the prepend_scheme \"last\"; always, first and never are allowed");
+    refuses("sed 's/\"normalizers\":\\[/\"normalizers\":[{\"type\":\"Lowercase\"},/' " CASES "/llama2.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2,
+            "normalizer is of the type \"Lowercase\"");
+    refuses("sed 's/llama/tadpo/g' " CASES "/piece.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "its tokenizer is \"tadpo\"");
+    refuses("head -c 5000 " CASES "/piece.model >$T/t.model; weir tokens count --tokenizer $T/t.model README.md", 2, "is no tokenizer: it is neither JSON, nor GGUF");
+    refuses("sed 's/\"AA==\"/\"AA=\"/' " CASES "/tekken.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2,
+            "the token of rank 0 has no \"token_bytes\" in base64");
+    refuses("sed 's/\"AQ==\"/\"AA==\"/' " CASES "/tekken.json >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "has two ids, 30 and 31");
+    refuses("mkdir $T/none; weir tokens count --tokenizer $T/none README.md", 2, "has no tokenizer.json, tekken.json or tokenizer.model");
+    refuses("mkdir $T/bad; cp " CASES "/piece.model $T/bad/tokenizer.model; echo '{' >$T/bad/tokenizer_config.json; weir tokens count --tokenizer $T/bad README.md", 2,
+            "/bad/tokenizer_config.json: line ");
+    refuses(APPS_BIN "/weir-gpt --tokenizer " CASES "/piece.model --text README.md --vocab 9", 2, "--vocab 9 is less than the 500 tokens of --tokenizer");
+}
+
 Test(tokenizer, damaged_files_get_a_sentence)
 {
     refuses_with("{", "[", "is not JSON");
@@ -157,7 +236,7 @@ Test(tokenizer, damaged_files_get_a_sentence)
             "tokenizer.ggml.pre is \"snorkl\"");
     refuses("head -c 200000000 /dev/zero >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "more than 128 MiB");
     refuses("yes '[' | head -n 5000000 >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "at most 4194304 are read");
-    refuses("weir tokens count --tokenizer $T README.md", 2, "it is a folder");
+    refuses("weir tokens count --tokenizer $T/none.json README.md", 2, "cannot be read: No such file");
 }
 
 Test(tokenizer, a_pattern_that_takes_too_long_is_given_up)

@@ -1,6 +1,7 @@
 """weir tokens chat beside transformers and mistral-common.
 
     python tests/models/chats.py WEIR FOLDER [GGUF]
+    python tests/models/chats.py --write tests/apps/chats      the files of test_chat
 
 The templates are those that the families' files have. Their tokenizers are no packages, so each gets one that is trained on the tree's
 text with the settings of the family (families.py), and transformers renders and encodes the conversations with it.
@@ -300,8 +301,31 @@ def compare_mistral(weir, folder):
     return faults
 
 
+def write(folder):
+    """Small tokenizers with templates, and the ids of conversations that transformers makes: for tests/apps/test_chat.c."""
+    import transformers
+    families.sources = lambda: ["docs/plan.md"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "talks").write_text("".join(json.dumps({"messages": [{"role": r, "content": c} for r, c in CHATS[k]]}) + "\n" for k in ("user", "turns", "trained")))
+    for name in ("SmolLM2", "Qwen3", "Llama 3.1", "Llama 2", "Mistral v0.3", "Gemma", "Phi-3"):
+        family, template, begin, end = TEMPLATES[name]
+        place = folder / name.lower().replace(" ", "").replace(".", "")
+        place.mkdir(exist_ok=True)
+        (families.train_byte_level if family in families.BYTE_LEVEL else families.train_marks)(family, 400 if family in families.BYTE_LEVEL else 640).save(
+            str(place / "tokenizer.json"), pretty=False)
+        (place / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, "eos_token": end} | ({"bos_token": begin} if begin else {})))
+        t = transformers.PreTrainedTokenizerFast(tokenizer_file=str(place / "tokenizer.json"), bos_token=begin, eos_token=end)
+        t.chat_template = template
+        for file, opens in (("ids", False), ("open", True)):
+            texts = [t.apply_chat_template([{"role": r, "content": c} for r, c in CHATS[k]], tokenize=False, add_generation_prompt=opens)
+                     for k in ("user", "turns", "trained")]
+            (place / file).write_text("".join(" ".join(map(str, t(text, add_special_tokens=False)["input_ids"])) + "\n" for text in texts))
+
+
 def main(weir, folder, gguf=None):
     folder = pathlib.Path(folder)
+    if weir == "--write":
+        return write(folder)
     faults = compare_templates(weir, folder) + compare_mistral(weir, folder)
     if gguf:
         ours, why = ask(weir, gguf, [{"role": "user", "content": "Hi"}], "--open")

@@ -1,5 +1,6 @@
 """Tokenizers with the settings of the families that models have, trained on the tree's own text: for tokens.py and chats.py."""
 import glob
+import json
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -59,10 +60,10 @@ def train_marks(name, size):
     t.pre_tokenizer = pre_tokenizers.Metaspace("▁") # words alone are learned
     data = [f"<0x{byte:02X}>" for byte in range(256)]
     t.train(sources(), trainers.BpeTrainer(vocab_size=size, special_tokens=special + data, show_progress=False, limit_alphabet=300))
-    made = __import__("json").loads(t.to_str())
+    made = json.loads(t.to_str())
     made["added_tokens"] = [a for a in made["added_tokens"] if a["content"] not in data]
     made["pre_tokenizer"] = None
-    t = Tokenizer.from_str(__import__("json").dumps(made))
+    t = Tokenizer.from_str(json.dumps(made))
     if pre:
         t.pre_tokenizer = pre
     if normalizer is None:

@@ -2,6 +2,7 @@
 
     python tests/models/tokens.py WEIR FOLDER [GGUF]
     python tests/models/tokens.py --write tests/apps/tokens      the files of test_tokenizer: small tokenizers, and the ids of a text
+    python tests/models/tokens.py --write-small tests/apps/tokens      those of other forms than byte-level tokenizer.json alone
 
 Makes a tokenizer.json for each of the patterns below, trained on the tree's own text, and 100,000 lines: half of them are the tree's, half
 are random characters that Unicode 14 assigns, with special tokens between them. The ids have to be equal, line by line, and the text of
@@ -29,6 +30,11 @@ GPT4O = f"{FIRST}{UPPER}*{LOWER}+{ENDING}|{FIRST}{UPPER}+{LOWER}*{ENDING}" + r"|
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 SPECIAL = ["<|endoftext|>", "<|im_start|>"]
+# GPT-2's byte table
+BYTES = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTE_CHARS = [chr(b) for b in BYTES]
+BYTES += (rest := [b for b in range(256) if b not in BYTES])
+BYTE_CHARS += [chr(256 + i) for i in range(len(rest))]
 USERS = ["<turn>", "\n\n", "\u2581\u2581"] # pieces that stay whole
 
 
@@ -132,7 +138,7 @@ def compare_whole(weir, name, encode, path, lines, normal=lambda text: text, end
 
 def compare_families(weir, folder, lines):
     faults, unmark = [], lambda text: text.replace("\u2581", " ")
-    forms = {"qwen2": lambda text: unicodedata.normalize("NFC", text), "nfkc-marks": lambda text: unmark(unicodedata.normalize("NFKC", text))}
+    forms = {"qwen2": lambda text: t.normalizer.normalize_str(text), "nfkc-marks": lambda text: unmark(t.normalizer.normalize_str(text))[1:]}
     for name in ["qwen2", "llama3", *families.MARKS]:
         t = families.train(name, folder)
         t.encode_special_tokens = True
@@ -280,9 +286,40 @@ def write(folder):
     (folder / "small.ids").write_text("".join(f"{i}\n" for i in t.encode(TEXT, add_special_tokens=False).ids))
 
 
+def write_small(folder):
+    """Small tokenizers of the other forms: marks, NFC, SentencePiece, GGUF of it, tekken.json."""
+    import base64
+    import sentencepiece
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+    put = lambda name, ids: (folder / f"{name}.ids").write_text("".join(f"{i}\n" for i in ids))
+    families.sources = lambda: ["docs/plan.md"]
+    for name, family in {"llama2": "llama2", "metaspace": "llama2-first", "gemma": "gemma", "nfc": "qwen2"}.items():
+        t = (families.train_byte_level if family in families.BYTE_LEVEL else families.train_marks)(family, 720)
+        t.save(str(folder / f"{name}.json"), pretty=False)
+        put(name, t.encode(TEXT, add_special_tokens=False).ids)
+        (folder / f"{name}.ends").write_text("".join(f"{i}\n" for i in t.encode("a text").ids))
+    sentencepiece.SentencePieceTrainer.train(input="docs/plan.md", model_prefix=str(folder / "piece"), vocab_size=500, model_type="bpe", minloglevel=2,
+                                             byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                                             user_defined_symbols=USERS)
+    (folder / "piece.vocab").unlink()
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "piece.model"))
+    put_pieces(folder / "piece.gguf", model, True)
+    put("piece", model.encode(TEXT))
+    made = json.loads((folder / "nfc.json").read_text())["model"]
+    byte = {c: b for b, c in zip(BYTES, BYTE_CHARS)}
+    vocab = [bytes([i]) for i in range(256)] + [bytes(byte[c] for c in a + b) for a, b in made["merges"]]
+    vocab = list(dict.fromkeys(vocab))
+    tokens = [{"rank": i, "token_bytes": base64.b64encode(v).decode(), "token_str": None} for i, v in enumerate(vocab)]
+    config = {"pattern": families.TEKKEN, "num_vocab_tokens": len(vocab), "default_vocab_size": len(vocab) + 30, "default_num_special_tokens": 30, "version": "v3"}
+    (folder / "tekken.json").write_text(json.dumps({"config": config, "vocab": tokens}, separators=(",", ":")))
+    put("tekken", Tekkenizer.from_file(folder / "tekken.json").encode(TEXT, bos=False, eos=False))
+
+
 def main(weir, folder, gguf=None):
     if weir == "--write":
-        return write(folder)
+        return write(folder) or write_small(pathlib.Path(folder))
+    if weir == "--write-small":
+        return write_small(pathlib.Path(folder))
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     lines, faults = make_lines(), []

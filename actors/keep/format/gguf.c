@@ -59,9 +59,11 @@ static void take_alignment(struct gguf *g, const struct gguf_value *v, struct gg
     gguf_once(g, header->alignment);
     if (v->array || v->type != GGUF_U32)
         gguf_wrong_type(g, v->array ? GGUF_ARRAY : v->type);
-    header->alignment = gguf_take_u32(g);
-    if (!header->alignment || (header->alignment & (header->alignment - 1)))
-        gguf_failed(g, GGUF_DAMAGED, "general.alignment is %" PRIu32 "; only powers of two are allowed", header->alignment);
+    const uint32_t alignment = gguf_take_u32(g);
+    if (!alignment || (alignment & (alignment - 1)))
+        gguf_failed(g, GGUF_DAMAGED, "general.alignment is %" PRIu32 "; only powers of two are allowed", alignment);
+    else
+        header->alignment = alignment;
 }
 
 static void take_pair(struct gguf *g, struct pool *p, uint64_t pair, uint64_t pairs, struct gguf_header *header)
@@ -182,11 +184,12 @@ weir_status gguf_read(struct pool *p, const char *file, int fd, struct gguf_head
 {
     struct gguf g;
     *header = (struct gguf_header){.data_at = 0};
-    if (gguf_open(&g, fd))
+    const bool opened = gguf_open(&g, fd);
+    if (opened)
         take_header(&g, p, header);
     if (p->failed)
         return error_set(WEIR_E_MEMORY, "%s: no memory for its header", file);
-    if (g.fault)
+    if (!opened || g.fault)
         return error_set(g.fault == GGUF_UNSUPPORTED ? WEIR_E_UNSUPPORTED : WEIR_E_IO, "%s: %s", file, g.why);
     header->file_bytes = g.file_bytes;
     header->data_at = (g.at + header->alignment - 1) / header->alignment * header->alignment;

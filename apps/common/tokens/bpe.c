@@ -104,7 +104,7 @@ static bool has_room(struct bpe_scratch *w, size_t bytes)
     return w->room || tokens_failed("no memory for a piece of %zu bytes", bytes);
 }
 
-/* What is left out, or becomes the unknown token, while symbols are spelled. */
+/* Symbols are added; bytes or characters that have none are left out, or become the unknown token. */
 struct spelling {
     const struct bpe *bpe;
     struct symbol *symbol;

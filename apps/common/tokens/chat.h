@@ -4,7 +4,7 @@
  *     tokenizer_chat(encoder, talk, 2, true, &ids, NULL);     // <|im_start|>system\nBe brief.<|im_end|>\n ... <|im_start|>assistant\n
  *
  * Models come with a template, a text in the language of Jinja: in tokenizer_config.json, in chat_template.jinja, or in a GGUF file.
- * Templates are not run. Those of the usual families are recognised by parts of their text; the table in chat_table.c has them.
+ * Templates are not run. weir recognises the usual families by parts of their text; the table in chat_table.c has them.
  * Mistral's tekken.json has no template but a version, which names the form. A template of no known family gets a sentence.
  *
  * Ids are those of transformers' apply_chat_template() for texts, and those of mistral-common for tekken.json, with these limits:
@@ -22,7 +22,7 @@ struct chat_message {
     const char *role, *content; /* UTF-8 */
 };
 
-/* What a tokenizer knows of its chats. */
+/* A tokenizer knows this of its chats. */
 struct chat_family;
 struct chat {
     const struct chat_family *family; /* NULL: none is known */

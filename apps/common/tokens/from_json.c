@@ -151,7 +151,7 @@ static bool take_added(struct tokenizer *t, struct normalizer *w, const json_t *
         return tokens_failed("the added token \"%.60s\" has the id %u, but %u in the model's vocab", text, id, known);
     if (known == VOCAB_NONE && !vocab_add_hidden(&t->bpe.vocab, id, text, strlen(text)))
         return false;
-    t->bpe.vocab.token[id].begins |= !normalized;
+    t->bpe.vocab.token[id].begins |= !normalized && (!t->split.count || t->split.stage[0].space != SPLIT_FIRST_SPACE);
     added.text = (char *)(normalized ? normal_text(&t->normal, w, text, strlen(text), &added.length) : text);
     added.length = normalized ? added.length : strlen(text);
     return added.text && added_add(&t->added[normalized], &added);

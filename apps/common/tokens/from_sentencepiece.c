@@ -28,7 +28,8 @@ struct model {
 static void copy(char *to, size_t room, struct proto from)
 {
     const size_t count = from.left < room - 1 ? from.left : room - 1;
-    memcpy(to, from.at, count);
+    if (count)
+        memcpy(to, from.at, count);
     to[count] = '\0';
 }
 

@@ -4,8 +4,8 @@
  *     "vocab": [{"rank": 0, "token_bytes": "AA=="}, ...]
  *     "special_tokens": [{"rank": 0, "token_str": "<unk>"}, ...]     absent in the first files, whose special tokens are listed below
  *
- * Special tokens have the first ids; the token of rank r has the id r more than there are of them. Of two merges the one whose token
- * has the lower rank comes first, and a piece that is a token is not merged, as in tiktoken. Special tokens without a name are
+ * Special tokens have the first ids; the token of rank r has the id r more than there are of them. The merge whose token
+ * has the lowest rank comes first, and a piece that is a token is not merged, as in tiktoken. Special tokens without a name are
  * called <SPECIAL_n>.
  */
 #include "apps/common/tokens/inside.h"
@@ -115,9 +115,10 @@ static bool take_vocab(struct tokenizer *t, const json_t *list, uint32_t special
     size_t at;
     json_t *token;
     uint32_t *ranks = malloc(v->size * sizeof *ranks);
-    bool ok = ranks || tokens_failed("no memory for %u tokens", v->size);
-    if (ranks)
-        memset(ranks, 0xff, v->size * sizeof *ranks);
+    bool ok = true;
+    if (!ranks)
+        return tokens_failed("no memory for %u tokens", v->size);
+    memset(ranks, 0xff, v->size * sizeof *ranks);
     json_array_foreach(list, at, token)
         ok = ok && take_token(v, token, special, ranks);
     vocab_end(v);

@@ -3,9 +3,14 @@
  * Most of a text is in its Unicode form already: ASCII always is, and below U+0300 all characters are in NFC. So only runs of other
  * characters go through utf8proc. A run begins one character before the first of them, which a mark may join, and ends before an
  * ASCII character, which joins nothing before it.
+ *
+ * The reference, PyPI's `tokenizers`, has the forms of Unicode 9. Characters whose part in a form is newer stay as they are there, and
+ * nothing moves over them; so they do here.
  */
 #include "apps/common/tokens/normal.h"
 #include "apps/common/tokens/tokenizer.h"
+
+#include "graph/base/foreign.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -93,7 +98,40 @@ static uint8_t first_byte(const struct normal *n)
     return n->form == (UTF8PROC_STABLE | UTF8PROC_COMPOSE) ? 0xcc : 0x80;
 }
 
-static bool put_run(const struct normal *n, struct normalizer *w, const char *run, size_t bytes)
+/* Characters that have a form, or a place among the marks behind a letter, since a version of Unicode between 10 and 14. */
+static const uint32_t later[][2] = {
+    {0x7fd, 0x7fd},     {0x898, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},
+    {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},   {0x32ff, 0x32ff},   {0xa7f2, 0xa7f4},   {0xa82c, 0xa82c},
+    {0xab69, 0xab69},   {0x10781, 0x107ba}, {0x10d24, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e},
+    {0x11839, 0x11a99}, {0x11d42, 0x11d97}, {0x16ff0, 0x16ff1}, {0x1e130, 0x1e2ef}, {0x1f16c, 0x1f16c}, {0x1fbf0, 0x1fbf9},
+};
+enum { LATER = sizeof later / sizeof *later };
+
+static bool is_later(uint32_t code)
+{
+    bool is = false;
+    for (int i = 0; i < LATER && later[i][0] <= code; i++)
+        is |= code <= later[i][1];
+    return is;
+}
+
+/* The length of the text before the first of them; *length is that of this one, or 0. */
+static size_t before_later(const char *text, size_t bytes, size_t *length)
+{
+    uint32_t code;
+    *length = 0;
+    for (size_t at = 0, next; at < bytes; at += next) {
+        next = (size_t)foreign_next(text + at, &code);
+        if (is_later(code)) {
+            *length = next;
+            return at;
+        }
+    }
+    return bytes;
+}
+
+/* Text without any of them. */
+static bool put_known(const struct normal *n, struct normalizer *w, const char *run, size_t bytes)
 {
     utf8proc_ssize_t count = utf8proc_decompose((const uint8_t *)run, (utf8proc_ssize_t)bytes, w->code, (utf8proc_ssize_t)w->codes, n->form);
     if (count >= (utf8proc_ssize_t)w->codes) {
@@ -107,6 +145,17 @@ static bool put_run(const struct normal *n, struct normalizer *w, const char *ru
     }
     count = count < 0 ? count : utf8proc_reencode(w->code, count, n->form);
     return count < 0 ? tokens_failed("a text has no Unicode form: %s", utf8proc_errmsg(count)) : put(w, (const char *)w->code, (size_t)count);
+}
+
+static bool put_run(const struct normal *n, struct normalizer *w, const char *run, size_t bytes)
+{
+    bool ok = true;
+    for (size_t at = 0, length; at < bytes && ok; at += length) {
+        const size_t known = before_later(run + at, bytes - at, &length);
+        ok = (!known || put_known(n, w, run + at, known)) && put(w, run + at + known, length);
+        at += known;
+    }
+    return ok;
 }
 
 /* The next run: where it begins and ends. Both are `bytes` if there is none. */

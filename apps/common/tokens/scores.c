@@ -104,9 +104,10 @@ static bool rank(struct scores *s)
 {
     struct vocab *v = &s->to->bpe.vocab;
     uint32_t *ranks = malloc((v->size + 1) * sizeof *ranks), last = 0;
-    bool ok = ranks || tokens_failed("no memory for %u pieces", v->size);
-    if (ranks)
-        memset(ranks, 0xff, (v->size + 1) * sizeof *ranks);
+    bool ok = true;
+    if (!ranks)
+        return tokens_failed("no memory for %u pieces", v->size);
+    memset(ranks, 0xff, (v->size + 1) * sizeof *ranks);
     if (s->pieces)
         qsort(s->piece, s->pieces, sizeof *s->piece, by_score);
     for (uint32_t i = 0; i < s->pieces && ok; i++) {

@@ -463,10 +463,13 @@ static plan_mem reg_kind(const compile *c, const ptensor *t)
     return maker->phase == PLAN_FORWARD || node->again ? PLAN_ACTIVATION : PLAN_GRADIENT;
 }
 
-/* Whether the tensor gets a register that no other joins. A register that starts full is never given back. */
+/* Whether the tensor gets a register that no other joins. A register that starts full is never given back. Mapped tensors
+ * lie apart in their files. */
 static bool stands_alone(const compile *c, const ptensor *t, const int_list *readers)
 {
     bool away = false;
+    if (c->phys.device.item[t->device].kind == WEIR_MAPPED)
+        return true;
     for (int i = 0; i < readers->count; i++)
         away |= c->phys.group.item[readers->item[i]].device != t->device;
     return !t->initial && t->bytes >= group_own_bytes * (away ? OWN_AWAY : 1);

@@ -82,7 +82,7 @@ static void emit_queue(emission *e, int d, plan_queue_kind kind, int io)
 static bool computes(const emission *e, int d)
 {
     weir_device_kind kind = e->p->device.item[d].kind;
-    return kind != WEIR_DISK && (kind != WEIR_PINNED || e->runs[PLAN_COMPUTE][d]);
+    return kind != WEIR_DISK && kind != WEIR_MAPPED && (kind != WEIR_PINNED || e->runs[PLAN_COMPUTE][d]);
 }
 
 static void emit_device(emission *e, int d)
@@ -343,24 +343,39 @@ static void emit_actor(emission *e, int g)
     plan_add_actors(e->b, a);
 }
 
-/* Parameters: how they start, and which shards make them up. */
+/* Adds the shards of tensor `t`, a layout of the parameter `from`, and how they start. Returns how many. */
+static uint32_t emit_shards(emission *e, int t, const weir_tensor *from)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < e->c->ir.tensors.item[t].mesh->count; i++) {
+        const ptensor *shard = &e->p->tensor.item[ptensor_at(e->p, t, i, 0)];
+        if (shard->reg < 0)
+            continue;
+        plan_add_shards(e->b, (plan_tensor_id){shard->plan_id});
+        plan_add_inits(e->b, (plan_init){.tensor = {shard->plan_id},
+                                         .kind = from->init.kind,
+                                         .a = from->init.a,
+                                         .b = from->init.b,
+                                         .key = name_key(e->c->opts.seed, from->name)});
+        count++;
+    }
+    return count;
+}
+
+/* Parameters: how they start, and which shards make them up. Other layouts of one that is mapped stand behind all of the
+ * graph's tensors. */
 static void emit_parameters(emission *e)
 {
-    for (int t = 0; t < e->c->ir.tensors.count; t++) {
-        const weir_tensor *from = e->c->ir.tensors.item[t].origin;
-        plan_range shards = {plan_builder_plan(e->b)->shards_count, 0};
-        for (int i = 0; from && i < from->mesh->count && !from->node; i++) {
-            const ptensor *shard = &e->p->tensor.item[ptensor_at(e->p, t, i, 0)];
-            if (shard->reg < 0)
-                continue;
-            plan_add_shards(e->b, (plan_tensor_id){shard->plan_id});
-            plan_add_inits(e->b, (plan_init){.tensor = {shard->plan_id},
-                                             .kind = from->init.kind,
-                                             .a = from->init.a,
-                                             .b = from->init.b,
-                                             .key = name_key(e->c->opts.seed, from->name)});
-            shards.count++;
-        }
+    const ir_graph *ir = &e->c->ir;
+    for (int t = 0; t < ir->tensors.count; t++) {
+        const weir_tensor *from = ir->tensors.item[t].origin;
+        const int mapped = ir->tensors.item[t].mapped;
+        if (!from || from->node || (mapped && mapped != t + 1))
+            continue;
+        plan_range shards = {plan_builder_plan(e->b)->shards_count, emit_shards(e, t, from)};
+        for (int view = mapped ? e->c->graph->tensors.count : ir->tensors.count; view < ir->tensors.count; view++)
+            if (ir->tensors.item[view].mapped == mapped && ir->tensors.item[view].node < 0)
+                shards.count += emit_shards(e, view, from);
         if (shards.count)
             plan_add_params(e->b, (plan_param){.name = plan_add_text(e->b, from->name),
                                                .kind = from->delay ? PLAN_KEEP_STATE : PLAN_KEEP_PARAMETER,

@@ -64,6 +64,15 @@ static void mesh_mark(compile *c, const weir_mesh *mesh)
     }
 }
 
+/* The file is beside the devices that read it. */
+static void mapped_mark(compile *c, const ir_node *node)
+{
+    for (int i = 0; i < node->in_count; i++)
+        if (c->ir.tensors.item[node->in[i]].mapped)
+            for (int k = 0; k < node->mesh->count; k++)
+                c->phys.device_of[WEIR_MAPPED][node->mesh->device[k]] = 1;
+}
+
 /* Devices get their ids in ascending order, so that plans read well. */
 static bool devices_number(compile *c)
 {
@@ -71,8 +80,10 @@ static bool devices_number(compile *c)
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
         if (!(c->phys.device_of[k] = POOL_NEW(&c->pool, int, count)))
             return false;
-    for (int n = 0; n < c->ir.node_count; n++)
+    for (int n = 0; n < c->ir.node_count; n++) {
         mesh_mark(c, c->ir.node[n].mesh);
+        mapped_mark(c, &c->ir.node[n]);
+    }
     for (int t = 0; t < c->ir.tensors.count; t++)
         mesh_mark(c, c->ir.tensors.item[t].mesh);
     for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
@@ -164,6 +175,13 @@ static int initial_of(const weir_tensor *origin)
     return origin->update && origin->delay ? origin->delay : 1;
 }
 
+/* Where the `at`-th part of the tensor lies. A mapped one that nobody reads has no place in a file. */
+static int place_of(const compile *c, const ir_tensor *t, int at)
+{
+    const int beside = t->mapped ? device_id(c, WEIR_MAPPED, t->mesh->device[at]) : NONE;
+    return beside != NONE ? beside : device_id(c, t->mesh->kind, t->mesh->device[at]);
+}
+
 static bool tensor_make(lowering *l, int tensor, int at, int chunk)
 {
     const ir_tensor *from = &l->c->ir.tensors.item[tensor];
@@ -173,7 +191,7 @@ static bool tensor_make(lowering *l, int tensor, int at, int chunk)
     ptensor *to = POOL_PUSH(&l->c->pool, &l->p->tensor);
     if (to)
         *to = (ptensor){.tensor = tensor,
-                        .device = device_id(l->c, from->mesh->kind, from->mesh->device[at]),
+                        .device = place_of(l->c, from, at),
                         .part = part,
                         .bytes = slice_bytes(&from->type, &part),
                         .producer = NONE,

@@ -115,6 +115,14 @@ static bool node_rules(compile *c, ir_node *node, weir_signature_list *list)
     return !c->pool.failed;
 }
 
+/* 1 + the parameter whose values in a file the tensor has; 0: it has others. */
+static int mapped_of(const compile *c, const weir_tensor *t)
+{
+    if (!t->mapped)
+        return 0;
+    return t->node ? c->ir.tensors.item[t->node->in[0]->id].mapped : t->id + 1;
+}
+
 static void tensors_copy(compile *c)
 {
     for (int t = 0; t < c->graph->tensors.count; t++) {
@@ -129,7 +137,8 @@ static void tensors_copy(compile *c)
                               .origin = from,
                               .node = from->node ? from->node->id : NONE,
                               .update = from->update ? from->update->id : NONE,
-                              .micro = from->micro};
+                              .micro = from->micro,
+                              .mapped = mapped_of(c, from)};
     }
 }
 

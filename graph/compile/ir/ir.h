@@ -92,11 +92,11 @@ void slice_cut(slice *part, int d, int k, int parts);
 bool slices_meet(const slice *a, const slice *b, int rank);
 /* The bytes of that part, padded to PLAN_ALIGN; those of the first device are the most. */
 uint64_t shard_bytes(const ir_tensor *t, int at);
-/* Whether a limit counts for the device: what is on a disk is what the limit left no room for, and beside an
- * accelerator lies what passes by. */
+/* Whether a limit counts for the device: what is on a disk is what the limit left no room for, beside an accelerator lies
+ * what passes by, and what is mapped is in files. */
 static inline bool device_is_limited(const pdevice *d)
 {
-    return d->kind != WEIR_DISK && d->kind != WEIR_PINNED;
+    return d->kind != WEIR_DISK && d->kind != WEIR_PINNED && d->kind != WEIR_MAPPED;
 }
 /* Whether it is the compiler that says how many slots it has. */
 static inline bool slots_are_free(const reg *r)

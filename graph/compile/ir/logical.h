@@ -22,6 +22,7 @@ typedef struct ir_tensor {
     bool micro;
     const struct ir_node *state_of;      /* a state of that update's, which waits on a disk between steps; NULL */
     int state;                     /* then: which */
+    int mapped;                    /* 1 + the parameter in a file that it is, in some layout; 0: none */
     bool parts;                    /* of another tensor's shards, on their way to other devices: see exchange.h */
 } ir_tensor;
 

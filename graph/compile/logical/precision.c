@@ -39,10 +39,10 @@ static bool masked(uint32_t mask, int i)
     return i < 32 && mask >> i & 1;
 }
 
-/* f32 as the graph has it: what may become half. */
+/* f32 as the graph has it: what may become half. A mapped parameter stays what it is, as a cast would copy it. */
 static bool is_full(const ir_tensor *t)
 {
-    return t->origin->type.dtype == WEIR_F32;
+    return t->origin->type.dtype == WEIR_F32 && !t->mapped;
 }
 
 static bool is_half(weir_dtype dtype)

@@ -7,12 +7,14 @@
  *
  * A partial sum that ends up on several devices is scattered first and gathered then (P -> S -> B): each device adds up one
  * slice of the terms instead of all of them. Sums of fewer than SMALL elements go directly: there the second hand-over costs
- * more than the additions. Among more than eight devices both go by tiers (teams.h). Sums that accelerators add by
+ * more than the additions. A mapped parameter is never converted: a reader that wants it in another layout, or on another
+ * mesh, has another view of the file, which is one more tensor without a producer. Among more than eight devices both go by tiers (teams.h). Sums that accelerators add by
  * themselves are one step instead (sums.h).
  */
 #include "graph/compile/sbp/passes.h"
 #include "graph/compile/sbp/sums.h"
 #include "graph/compile/sbp/teams.h"
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "kernels/core/core.h"
 #include "kernels/common/ops.h"
@@ -35,6 +37,7 @@ typedef struct boxing {
     teams *teams;
     POOL_LIST(ir_node) made;       /* conversions */
     POOL_LIST(boxed) of;           /* by tensor */
+    POOL_LIST(int) views;          /* tensors that are another layout of a mapped parameter */
 } boxing;
 
 static boxed *boxed_of(const boxing *b, int tensor)
@@ -208,11 +211,47 @@ static bool calls_host(const ir_node *node)
     return node->origin && node->origin->host;
 }
 
+/* The mapped parameter `from` in the layout asked for, as a view of the file. */
+static int mapped_view(boxing *b, int from, const weir_mesh *mesh, const weir_sbp *sbp)
+{
+    compile *c = b->c;
+    const ir_tensor *t = &c->ir.tensors.item[from];
+    if (layout_is(t, mesh, sbp))
+        return from;
+    const int root = t->mapped - 1;
+    for (int i = -1; i < b->views.count; i++) {
+        const int at = i < 0 ? root : b->views.item[i];
+        if (c->ir.tensors.item[at].mapped == t->mapped && layout_is(&c->ir.tensors.item[at], mesh, sbp))
+            return at;
+    }
+    int made = tensor_like(c, root, mesh, sbp), *view = POOL_PUSH(&c->pool, &b->views);
+    if (made == root || !view)
+        return from;
+    c->ir.tensors.item[made].origin = c->ir.tensors.item[root].origin;
+    c->ir.tensors.item[made].mapped = root + 1;
+    c->ir.tensors.item[made].node = NONE;
+    enter(b, -1, -1);
+    *view = made;
+    return made;
+}
+
+/* Whether the reader may have what is mapped. */
+static bool mapped_there(const ir_tensor *t, const ir_node *reader)
+{
+    if (!t->mapped || reader->mesh->kind == WEIR_CPU)
+        return true;
+    error_set(WEIR_E_GRAPH, "%s:%d: %s: \"%s\" reads \"%s\" on %s devices, but a parameter that is .mapped is read by CPUs",
+              reader->src.file, reader->src.line, reader->op->name, reader->name, t->name, device_kind_name(reader->mesh->kind));
+    return false;
+}
+
 /* The tensor that is `from` in the layout asked for; made if it is not there. */
 static int convert(boxing *b, int from, const ir_node *reader, const weir_mesh *mesh, const weir_sbp *sbp)
 {
     const ir_tensor *t = &b->c->ir.tensors.item[from];
     weir_sbp between[MESH_AXES_MAX] = {0};
+    if (t->mapped)
+        return mapped_view(b, from, mesh, sbp);
     if (layout_is(t, mesh, sbp))
         return from;
     int there = conversion_of(b, from, reader->program, mesh, sbp);
@@ -329,6 +368,8 @@ bool pass_box(compile *c)
             weir_sbp wish[WEIR_AXES_MAX] = {0};
             for (int a = 0; a < node->mesh->axes; a++)
                 wish[a] = node_in_sbp(node, i, a);
+            if (!mapped_there(&c->ir.tensors.item[node->in[i]], node))
+                return false;
             node->in[i] = convert(&b, node->in[i], node, node->mesh, wish);
         }
     }

@@ -105,6 +105,8 @@ static double tensor_s(const sharding *x, int tensor, int axis)
 {
     const ir_tensor *t = &x->c->ir.tensors.item[tensor];
     double seconds = 0;
+    if (t->mapped && !is_placed_by_hand(&x->c->ir.tensors.item[t->mapped - 1], axis))
+        return 0; /* each reader has it as it wants it (box.c) */
     weir_sbp from = tensor_sbp(&x->c->ir, t, axis);
     if (from == WEIR_AUTO)
         from = WEIR_B;
@@ -131,6 +133,12 @@ static double node_s(const sharding *x, const ir_node *node, int axis)
     for (int o = 0; o < node->out_count; o++)
         seconds += tensor_s(x, node->out[o], axis);
     return seconds;
+}
+
+/* Whether a mapped parameter can be read so: what a device reads of a file is in one piece. */
+static bool mapped_reads(const ir_tensor *t, const weir_mesh *mesh, weir_sbp sbp, int axis)
+{
+    return !t->mapped || mesh->shape[axis] == 1 || sbp == WEIR_B || sbp == WEIR_S(0);
 }
 
 /* Whether units that must stay whole can be dealt out to the devices of this axis and those split before. */
@@ -179,6 +187,8 @@ static bool allowed(const compile *c, const ir_node *node, const weir_signature 
     for (int i = 0; i < node->in_count; i++) {
         const ir_tensor *t = &c->ir.tensors.item[node->in[i]];
         const bool late = node->phase == PLAN_UPDATE;
+        if (!mapped_reads(t, node->mesh, s->in[i], axis))
+            return false;
         if (t->origin && t->origin->zero[axis] && s->in[i] != WEIR_B && !late)
             return false;
         if (late && t->node < 0 && t->sbp[axis] != WEIR_AUTO && t->sbp[axis] != s->in[i])
@@ -235,7 +245,7 @@ static void settle_average(compile *c, const ir_node *node, int axis)
 static bool refuse(const ir_node *node, int axis)
 {
     error_set(WEIR_E_GRAPH, "%s:%d: %s: no layout that the op supports on mesh axis %d agrees with what is fixed for \"%s\" (.sbp of its "
-              "inputs and outputs, .zero, the .sbp of a parameter that it updates); change one of these", node->src.file, node->src.line, node->op->name, axis, node->name);
+              "inputs and outputs, .zero, the .sbp of a parameter that it updates, and B or S(0) of what is .mapped); change one of these", node->src.file, node->src.line, node->op->name, axis, node->name);
     return false;
 }
 

@@ -59,6 +59,12 @@ static uint64_t padded(uint64_t bytes)
     return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 }
 
+bool plan_is_mapped(const weir_plan *plan, const plan_param *param)
+{
+    const plan_tensor *shard = &plan->tensors[plan->shards[param->shards.first].i];
+    return plan->spaces[plan_tensor_space(plan, shard).i].kind == WEIR_MAPPED;
+}
+
 uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor)
 {
     return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].initial : 1;
@@ -150,8 +156,24 @@ uint64_t weir_plan_bytes(const weir_plan *plan, int device)
         return (uint32_t)device < plan->spaces_count ? plan->spaces[device].bytes : 0;
     uint64_t bytes = 0;
     for (uint32_t s = 0; s < plan->spaces_count; s++)
-        bytes += plan->spaces[s].kind == WEIR_DISK ? 0 : plan->spaces[s].bytes;
+        bytes += plan->spaces[s].kind == WEIR_DISK || plan->spaces[s].kind == WEIR_MAPPED ? 0 : plan->spaces[s].bytes;
     return bytes;
+}
+
+uint64_t plan_bytes_mapped(const weir_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        bytes += plan->spaces[s].kind == WEIR_MAPPED ? plan->spaces[s].bytes : 0;
+    return bytes;
+}
+
+uint32_t plan_devices(const weir_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < plan->spaces_count; s++)
+        count += plan->spaces[s].kind != WEIR_MAPPED;
+    return count;
 }
 
 /* The space that a state lies in is that of its actor's queue. */

@@ -67,7 +67,9 @@ typedef struct plan_range {
     uint32_t first, count;
 } plan_range;
 
-/* A device, and with it its memory space and arena. Device ids are space ids. A disk's arena is a file. */
+/* A device, and with it its memory space and arena. Device ids are space ids. A disk's arena is a file. Beside a CPU that reads
+ * mapped parameters is a space of kind MAPPED: parts of files that a session maps. Its registers are parameters of one tensor
+ * each; offsets in it only count bytes, as each tensor lies where its file has it. */
 typedef struct plan_space {
     uint32_t kind;     /* weir_device_kind */
     uint32_t index;    /* the 2 of cpu:2 */
@@ -467,6 +469,13 @@ bool plan_same_part(const plan_tensor *a, const plan_tensor *b);
 /* Whether shard i of a parameter is the one that is saved of those that hold the same elements. Their holders take
  * turns from parameter to parameter, so that each writes about as much as the others. */
 bool plan_saves(const weir_plan *plan, const plan_param *param, uint32_t i);
+
+/* Whether the values stay in a file: all shards lie in MAPPED spaces. */
+bool plan_is_mapped(const weir_plan *plan, const plan_param *param);
+
+/* Bytes of all MAPPED spaces; and how many others there are. */
+uint64_t plan_bytes_mapped(const weir_plan *plan);
+uint32_t plan_devices(const weir_plan *plan);
 
 /* How many values of a shard are kept from step to step. */
 uint32_t plan_kept_slots(const weir_plan *plan, const plan_tensor *tensor);

@@ -566,7 +566,7 @@ weir_status plan_validate_knowing(const weir_plan *plan, struct lives *known)
     bool ok = validate_members(plan) && validate_ranges(plan, 0, PLAN_RUN_ARRAYS, scratch) && validate_owners(plan) &&
               validate_ranks(plan) && validate_ports(plan, scratch) && validate_rates(plan) &&
               validate_priorities(plan, scratch) && validate_sizes(plan) && validate_kernels(plan, scratch) &&
-              validate_spaces(plan) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
+              validate_spaces(plan, scratch) && validate_collectives(plan, scratch) && validate_map(plan, known, scratch) && validate_hosts(plan, scratch) &&
               validate_starts(plan, scratch) && validate_programs(plan, scratch) && validate_graph_table(plan, scratch) &&
               validate_ends(plan, scratch);
     free(scratch);

@@ -62,7 +62,7 @@ bool validate_starts(const weir_plan *plan, void *scratch); /* params and inits 
 bool validate_programs(const weir_plan *plan, void *scratch); /* their names */
 
 /* Whether the operands of kernels lie where their queues reach. Relies on operands having been checked. */
-bool validate_spaces(const weir_plan *plan);
+bool validate_spaces(const weir_plan *plan, void *scratch);
 
 /* Whether collectives have members and an order that can be kept. Relies on kernels having been checked. */
 bool validate_collectives(const weir_plan *plan, void *scratch);

@@ -376,6 +376,7 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
     if (plan->table_version)
         plan_json_number(&j, "graph_nodes", plan->graph_nodes_count);
     plan_json_number(&j, "bytes", weir_plan_bytes(plan, -1));
+    plan_json_number(&j, "bytes_mapped", plan_bytes_mapped(plan));
     plan_json_number(&j, "ordering_edges", plan_ordering_edges(plan));
     plan_json_number(&j, "bytes_in_place", window_bytes(plan));
     plan_json_number(&j, "fast_sums", plan_fast_sums(plan));

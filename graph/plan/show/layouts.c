@@ -194,11 +194,11 @@ static void join(layouts *l, uint32_t from, uint32_t to)
             l->stage[s] = to;
 }
 
-/* Whether `s` is the disk of a CPU, or the host's memory beside an accelerator. */
+/* Whether `s` is the disk of a CPU, the files that it reads, or the host's memory beside an accelerator. */
 static bool belongs_to(const plan_space *s, const plan_space *device)
 {
     return s->index == device->index &&
-           (s->kind == WEIR_DISK ? device->kind == WEIR_CPU : s->kind == WEIR_PINNED && device->kind != WEIR_CPU);
+           (s->kind == WEIR_DISK || s->kind == WEIR_MAPPED ? device->kind == WEIR_CPU : s->kind == WEIR_PINNED && device->kind != WEIR_CPU);
 }
 
 static void find_stages(layouts *l)

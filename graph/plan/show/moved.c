@@ -17,7 +17,8 @@ static bool from_elsewhere(const weir_plan *plan, const plan_kernel *kernel, uin
 {
     const plan_tensor *tensor = &plan->tensors[plan->operands[operand].tensor.i];
     uint32_t here = plan_actor_space(plan, kernel->actor.i).i;
-    return tensor->home == PLAN_IN_REGST && plan->regsts[tensor->owner].space.i != here;
+    return tensor->home == PLAN_IN_REGST && plan->regsts[tensor->owner].space.i != here &&
+           plan->spaces[plan->regsts[tensor->owner].space.i].kind != WEIR_MAPPED;
 }
 
 static uint64_t range_bytes(const weir_plan *plan, const plan_range *range)

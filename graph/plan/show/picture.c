@@ -466,7 +466,7 @@ static void put_stage_label(const picture *p, FILE *to, uint32_t stage)
     char bytes[PLAN_TEXT_BYTES];
     for (uint32_t s = 0; s < plan->spaces_count; s++) {
         const plan_space *space = &plan->spaces[s];
-        if (p->layouts.stage[s] != stage || space->kind == WEIR_DISK || space->kind == WEIR_PINNED)
+        if (p->layouts.stage[s] != stage || space->kind == WEIR_DISK || space->kind == WEIR_PINNED || space->kind == WEIR_MAPPED)
             continue;
         first = first ? first : space;
         last = space;
@@ -557,8 +557,8 @@ static void put_all(const picture *p, FILE *to)
     const weir_plan *plan = p->plan;
     fputs("digraph plan {\n  graph [label=\"", to);
     put_text(to, plan_text(plan, plan->name));
-    fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %s", plan->spaces_count,
-            plan->spaces_count == 1 ? "" : "s", plan->micro_batches, plan->micro_batches == 1 ? "" : "es",
+    fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %s", plan_devices(plan),
+            plan_devices(plan) == 1 ? "" : "s", plan->micro_batches, plan->micro_batches == 1 ? "" : "es",
             bytes_text(weir_plan_bytes(plan, -1), bytes));
     fputs(plan->programs_count > 1 ? " (its main program)" : "", to);
     fputs("\", labelloc=t, fontname=\"Helvetica\", fontsize=15, rankdir=TB, nodesep=0.45, ranksep=0.5];\n"

@@ -177,6 +177,8 @@ static void memory_section(const weir_plan *plan, FILE *table, uint32_t index)
         plan_bytes_by_kind(plan, (plan_space_id){s}, bytes);
         put_space(plan, table, s);
         memory_cells(table, bytes, shared, plan->spaces[s].bytes);
+        if (plan->spaces[s].kind == WEIR_MAPPED)
+            continue;
         all_shared += shared;
         all_bytes += plan->spaces[s].bytes;
         for (int kind = 0; kind < PLAN_MEMS; kind++)
@@ -447,11 +449,13 @@ static void show_header(const weir_plan *plan, FILE *to)
     fputs("plan ", to);
     show_text(to, plan_text(plan, plan->name));
     fprintf(to, ": %" PRIu32 " device%s, %" PRIu32 " micro-batch%s a step, %" PRIu32 " actors, %" PRIu32 " kernels",
-            plan->spaces_count, plan->spaces_count == 1 ? "" : "s", plan->micro_batches,
+            plan_devices(plan), plan_devices(plan) == 1 ? "" : "s", plan->micro_batches,
             plan->micro_batches == 1 ? "" : "es", plan->actors_count, plan->kernels_count);
     show_precision(plan, WEIR_BF16, to);
     show_precision(plan, WEIR_F16, to);
     fprintf(to, ", %s", bytes_text(weir_plan_bytes(plan, -1), text));
+    if (plan_bytes_mapped(plan))
+        fprintf(to, " and %s of files that are mapped", bytes_text(plan_bytes_mapped(plan), text));
     if (plan_ordering_edges(plan))
         fprintf(to, ", %" PRIu32 " ordering edges", plan_ordering_edges(plan));
     if (window_bytes(plan))

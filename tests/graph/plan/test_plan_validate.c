@@ -39,7 +39,7 @@ static const plan_field *field_named(const plan_table *table, const char *name)
  * registers 0 seed, 1 x, 2 w, 3 h, 4 labels, 5 loss, 6 dh, 7 dw; its tensors 0 to 3 as these, 4 product, then 5 labels
  * to 8 dw, 9 w/m. */
 static const fault faults[] = {
-    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 5"},
+    {AT(spaces), 0, "kind", 0, 9, "spaces[0].kind: 9 of 6"},
     {AT(spaces), 0, "kind", 0, WEIR_FAKE, "queues[2].kind: the host's functions cannot run on cpu:0, an accelerator"},
     {AT(spaces), 0, "kind", 0, WEIR_DISK, "kernels[0] (forward/product): sample_mix has no kernel for disk"},
     {AT(spaces), 1, "kind", 0, WEIR_FAKE, "kernels[2] (labels): source: a host function on cpu:1, an accelerator"},
