@@ -67,7 +67,7 @@ SUITE_SRC  := $(wildcard tests/test_*.c tests/*/test_*.c tests/*/*/test_*.c)
 ONE_THREAD := $(if $(filter thread,$(SAN)),test_keys test_large test_ladder $(notdir $(basename \
                 $(shell grep -LE 'pthread_create|weir_session|run_plan|card_open' tests/kernels/test_*.c tests/graph/verify/test_*.c))))
 SUITES     ?= $(filter-out $(if $(SAN),test_install test_faults test_guide) $(ONE_THREAD),$(sort $(notdir $(SUITE_SRC:.c=)) $(AGAIN:%=test_cuda_%))) $(FUZZ)
-AGAIN      := attention rope box box_in_place class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,cast conv index generate gradients_a gradients_b signatures)#
+AGAIN      := attention rope stored box box_in_place class_loss dropout elementwise half kernels_b long_sums optim reduce shape $(if $(SAN),,cast conv index generate gradients_a gradients_b signatures)#
                                         # whose tests run a second time, on emulated CUDA kernels
 
 LIB_SRC    := $(filter-out $(PLUGIN_C) transport/ucx/% kernels/cuda/%,$(wildcard $(foreach depth,* */* */*/*,$(ROOMS:%=%/$(depth).c))))
@@ -163,7 +163,7 @@ all tests net deploy: $(if $(UCX),$(UCX_LINKS))
 LEVEL_v3      := -march=x86-64-v3
 LEVEL_v4      := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16
 # All share amx.c, which knows whether AMX and AVX512_BF16 are used, and is the same for every processor.
-LEVEL_SRC     := graph/base/half.c $(filter-out kernels/table/registry.c kernels/table/levels.c kernels/matmul/amx.c,$(filter kernels/%,$(LIB_SRC)))
+LEVEL_SRC     := graph/base/half.c graph/base/blocks.c $(filter-out kernels/table/registry.c kernels/table/levels.c kernels/matmul/amx.c,$(filter kernels/%,$(LIB_SRC)))
 LEVEL_OBJ     := $(LEVELS:%=$(OUT)/level_%.o)
 $(OUT)/kernels/table/levels.o: CPPFLAGS += $(if $(LEVELS),-DWEIR_LEVELS)
 PARTIAL        = $(CC) $(OPT) $(CFLAGS) -r -nostdlib $(if $(findstring -flto,$(OPT) $(CFLAGS)),-flinker-output=nolto-rel)

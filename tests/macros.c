@@ -63,6 +63,7 @@ weir_tensor *build(weir_graph *g, const callbacks *c, const char *name, int inde
     x = weir_resize(weir_pad(x, .before = {1, 2}, .after = {0, 1}, .mode = WEIR_PAD_EDGE), {4, 8}, .mode = WEIR_RESIZE_LINEAR);
     x = weir_mul(weir_min(x, .axes = {0}, .axis_count = 1), weir_prod(x));
     x = weir_embedding_with(weir_argmin(x), weir_cast(weir_argmax(x, .name = "most", .axis = 0, .keep = true), WEIR_F32));
+    x = weir_linear_stored(weir_embedding_stored(x, w, .format = WEIR_Q8_0), w, .format = WEIR_Q4_1, .f32_activations = true);
     x = weir_rope(x, NOTHING, .heads = 2, .base = 500000, .scaling = {.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4,
                   .original_max_position = 8192});
     x = weir_attention(x, x, x, .heads = 4, .causal = true, .kv_heads = 2, .window = 8, .mask = w);

@@ -349,6 +349,12 @@ MISTAKE(a_momentum_above_1, "@: batchnorm: .momentum is 1.5; it must be more tha
 MISTAKE(an_eps_below_0, "@: batchnorm: .eps is -1; it must be a finite number of 0 or more", HERE weir_batchnorm(matrix("x", 4, 4), .eps = -1))
 MISTAKE(two_layers_of_one_name, "@: the name \"bn/gain\" is already in use, since @",
         HERE weir_batchnorm(weir_batchnorm(matrix("x", 4, 4), .name = "bn"), .name = "bn"))
+MISTAKE(a_stored_weight_of_another_format,
+        "@: linear_stored: the weight is not u8 [out, blocks, 20], which Q4_1 needs",
+        HERE weir_linear_stored(matrix("x", 4, 64), weir_input(g, WEIR_U8, {8, 2, 18}, .name = "w"), .format = WEIR_Q4_1))
+MISTAKE(a_stored_weight_without_a_format,
+        "@: embedding_stored: the weight is u8 with 3 dimensions; without a .format it needs to be f32, f16 or bf16 with two",
+        HERE weir_embedding_stored(ids(), weir_input(g, WEIR_U8, {8, 2, 18}, .name = "w")))
 MISTAKE(a_table_of_nothing, "@: embedding: a table of 0 rows of 8; it needs 1 to 2^31 - 1 rows of at least 1", HERE weir_embedding(ids(), 0, 8))
 MISTAKE(labels_of_reals,
         "@: cross_entropy: logits are f32 and labels f32; they need to be f32, f16 or bf16, and i32",

@@ -57,6 +57,8 @@ BUILDER(batchnorm, weir_batchnorm(x[0]))
 BUILDER(argmax, weir_argmax(x[0]))
 BUILDER(embedding, weir_embedding(x[0], 4, 4))
 BUILDER(embedding_with, weir_embedding_with(x[0], x[1]))
+BUILDER(linear_stored, weir_linear_stored(x[0], x[1]))
+BUILDER(embedding_stored, weir_embedding_stored(x[0], x[1], .format = WEIR_Q4_0))
 BUILDER(attention, weir_attention(x[0], x[1], x[2]))
 BUILDER(attention_masked, weir_attention(x[0], x[1], x[2], .mask = x[3]))
 BUILDER(attention_kept, weir_attention_kept(x[0], x[1], x[2], x[3], x[4], x[5]))
@@ -123,7 +125,7 @@ static const struct builder builders[] = {
     TAKES(add_many, 3, 0), TAKES(affine, 1, 0), TAKES(not, 1, 0), TAKES(is_nan, 1, 0), TAKES(where, 3, 0),
     TAKES(clip, 1, 0), TAKES(matmul, 2, 0), TAKES(linear, 1, 0), TAKES(linear_with, 3, 4),
     TAKES(softmax, 1, 0), TAKES(layernorm, 1, 0), TAKES(rmsnorm, 1, 0), TAKES(batchnorm, 1, 0), TAKES(argmax, 1, 0), TAKES(embedding, 1, 0),
-    TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_masked, 4, 8), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0), TAKES(rope, 2, 2),
+    TAKES(linear_stored, 2, 0), TAKES(embedding_stored, 2, 0), TAKES(embedding_with, 2, 0), TAKES(attention, 3, 0), TAKES(attention_masked, 4, 8), TAKES(attention_kept, 6, 0), TAKES(append, 3, 0), TAKES(rope, 2, 2),
     TAKES(cross_entropy, 2, 0), TAKES(cross_entropy_ignore, 2, 0), TAKES(mse, 2, 0), TAKES(binary_cross_entropy, 2, 0),
     TAKES(tied, 2, 0), TAKES(lora, 2, 0), TAKES(sum, 1, 0), TAKES(mean, 1, 0), TAKES(max, 1, 0),
     TAKES(reshape, 1, 0), TAKES(transpose, 1, 0), TAKES(slice, 1, 0), TAKES(concat, 1, 0), TAKES(dropout, 1, 0),

@@ -506,7 +506,7 @@ weir_status weir_checkpoint_read(weir_checkpoint *c, const weir_checkpoint_tenso
         return error_set(WEIR_E_ARGUMENT, "%s: tensor %s: there is nowhere to read it to: .data is NULL",
                          c->index.info.path, t->name);
     const struct gguf_type *type = c->index.gguf ? gguf_type_named(t->stored) : NULL;
-    if (type && type->read)
+    if (type && type->blocks)
         return read_quantised(c, tensor, type, &box, value->data);
     if (keep_stored_may_not_fit(t->stored, value->dtype) || value->dtype != t->dtype)
         return read_converted(c, tensor, slot, &box, value);

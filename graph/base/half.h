@@ -6,31 +6,33 @@
 #ifndef GRAPH_BASE_HALF_H
 #define GRAPH_BASE_HALF_H
 
+#include "graph/base/formula.h"
+
 #include <stdint.h>
 #include <string.h>
 #include <weir/base.h>
 
-static inline uint32_t half_bits(float x)
+FORMULA uint32_t half_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline float half_float(uint32_t bits)
+FORMULA float half_float(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static inline float half_from_bf16(uint16_t half)
+FORMULA float half_from_bf16(uint16_t half)
 {
     return half_float((uint32_t)half << 16);
 }
 
 /* Half of the last digit is added, less one where the digit is even; a carry goes into the exponent as it should. */
-static inline uint16_t half_to_bf16(float x)
+FORMULA uint16_t half_to_bf16(float x)
 {
     uint32_t bits = half_bits(x), rounded = bits + 0x7FFFu + (bits >> 16 & 1);
     uint32_t nan = bits | 0x00400000u; /* quiet */
@@ -38,7 +40,7 @@ static inline uint16_t half_to_bf16(float x)
 }
 
 /* Subnormals are fraction * 2^-24, which f32 has exactly; a NaN becomes quiet. */
-static inline float half_from_f16(uint16_t half)
+FORMULA float half_from_f16(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
     if (exponent == 31)
@@ -49,7 +51,7 @@ static inline float half_from_f16(uint16_t half)
 }
 
 /* Below 2^-14 the addition of 0.5, whose last digit is 2^-24, rounds and leaves the fraction in the low bits. */
-static inline uint16_t half_to_f16(float x)
+FORMULA uint16_t half_to_f16(float x)
 {
     uint32_t bits = half_bits(x), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFFu;
     if (size > 0x7F800000u)

@@ -14,6 +14,7 @@ static const struct bounding {
     int input, of, dim, less;
 } table[] = {
     {"embedding", 0, 1, 0, NOTHING},
+    {"embedding_stored", 0, 1, 0, NOTHING},
     {"cross_entropy", 1, 0, -1, NOTHING},
     {"cross_entropy_grad", 1, 0, -1, NOTHING},
     {"class_lse", 1, 0, -1, NOTHING},

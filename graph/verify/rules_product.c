@@ -1,4 +1,5 @@
 /* graph/verify/rules_product.c: products of matrices. See rule.h. */
+#include "graph/base/blocks.h"
 #include "graph/verify/rule.h"
 
 /* A matrix in an array: element (i, j) lies at first + i * row + j * column. */
@@ -105,6 +106,87 @@ static bool linear_db(const rule_call *call)
     return true;
 }
 
+/* ---- weights as they are stored ---- */
+
+/* Element `element` of block `block` of row `row`: of a dense weight a number, else a random function of the block's bytes. */
+static field_value stored_element(const rule_call *call, const rule_array *w, int64_t row, int64_t block, int64_t element)
+{
+    const block_format *is = block_format_of(rule_int(call, "format", 0));
+    field_value arguments[BLOCK_BYTES_MAX + 1];
+    if (!is)
+        return w->at[row * w->shape[1] + block];
+    memcpy(arguments, w->at + (row * w->shape[1] + block) * is->bytes, (size_t)is->bytes * sizeof *arguments);
+    arguments[is->bytes] = field_int(element);
+    return field_oracle(call->seed, is->name, arguments, is->bytes + 1);
+}
+
+/* Elements of a block of the weight, in[1]; 0: its sizes do not fit its format. */
+static int64_t stored_elements(const rule_call *call)
+{
+    const rule_array *w = &call->in[1];
+    const int64_t format = rule_int(call, "format", 0);
+    const block_format *is = block_format_of(format);
+    if (!is)
+        return format == WEIR_DENSE && w->rank == 2;
+    return w->rank == 3 && w->shape[2] == is->bytes ? is->elements : 0;
+}
+
+/* x and the transpose of w, or dy and w. */
+static bool stored_product(const rule_call *call, bool back)
+{
+    if (!rule_has_operands(call, 2, 1))
+        return false;
+    const rule_array *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
+    const int64_t elements = stored_elements(call), rows = rule_rows(x), columns = rule_columns(x);
+    if (!elements || rule_rows(y) != rows)
+        return sizes_differ(call);
+    const int64_t out = w->shape[0], in = w->shape[1] * elements;
+    if (columns != (back ? out : in) || y->count != rows * (back ? in : out))
+        return sizes_differ(call);
+    for (int64_t i = 0; i < y->count; i++)
+        y->at[i] = field_int(0);
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++) {
+            const field_value value = stored_element(call, w, o, i / elements, i % elements);
+            for (int64_t r = 0; r < rows; r++) {
+                field_value *to = back ? &y->at[r * in + i] : &y->at[r * out + o];
+                *to = field_add(*to, field_mul(value, x->at[r * columns + (back ? o : i)]));
+            }
+        }
+    return true;
+}
+
+static bool linear_stored(const rule_call *call)
+{
+    return stored_product(call, false);
+}
+
+static bool linear_stored_dx(const rule_call *call)
+{
+    return stored_product(call, true);
+}
+
+/* ids [...], w -> [..., in]: rows of the weight, or of a part of it */
+static bool embedding_stored(const rule_call *call)
+{
+    if (!rule_has_operands(call, 2, 1))
+        return false;
+    const rule_array *ids = &call->in[0], *w = &call->in[1], *out = &call->out[0];
+    const int64_t elements = stored_elements(call), in = elements ? w->shape[1] * elements : 0;
+    if (!elements || out->count != ids->count * in)
+        return sizes_differ(call);
+    for (int64_t n = 0; n < ids->count; n++) {
+        int64_t id;
+        if (!field_is_int(ids->at[n], &id) || id < 0 || id >= w->global[0])
+            return rule_refuse(call, "element %lld is no row of the weight", (long long)n);
+        const int64_t row = id - w->start[0];
+        for (int64_t i = 0; i < in; i++)
+            out->at[n * in + i] =
+                row >= 0 && row < w->shape[0] ? stored_element(call, w, row, i / elements, i % elements) : field_int(0);
+    }
+    return true;
+}
+
 /* ---- several in one call ---- */
 
 /* One of them: an op of that name, without attributes or with those of the call. */
@@ -173,4 +255,7 @@ const rule_entry rules_product[] = {{"matmul", matmul},
                                     {"linear_dw_db", linear_dw_db},
                                     {"linear_many", linear_many},
                                     {"linear_dw_many", linear_dw_many},
+                                    {"linear_stored", linear_stored},
+                                    {"linear_stored_dx", linear_stored_dx},
+                                    {"embedding_stored", embedding_stored},
                                     {NULL, NULL}};

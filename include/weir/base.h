@@ -108,6 +108,24 @@ const char *weir_dtype_name(weir_dtype dtype); /* "f32" */
 size_t weir_dtype_bytes(weir_dtype dtype);
 bool weir_dtype_real(weir_dtype dtype);        /* f32, f16, bf16 */
 
+/* How a weight that an op reads as it is stored (weir_linear_stored()) is stored. DENSE: elements of f32, f16 or bf16. The others are
+ * quantised: blocks of a row, as GGUF files have them, in a tensor of u8 whose last dimension is the bytes of a block. Saved plans
+ * have these numbers, so a new format comes last.
+ *
+ *     format                    elements of a block    bytes of a block
+ *     Q4_0 Q4_1 Q5_0 Q5_1 Q8_0  32                     18 20 22 24 34
+ *     Q4_K Q6_K                 256                    144 210 */
+typedef enum weir_format {
+    WEIR_DENSE,
+    WEIR_Q4_0,
+    WEIR_Q4_1,
+    WEIR_Q5_0,
+    WEIR_Q5_1,
+    WEIR_Q8_0,
+    WEIR_Q4_K,
+    WEIR_Q6_K
+} weir_format;
+
 /* Convert `count` elements of a real dtype to f32 (exact), and from f32 (rounded to the nearest, ties to even: a value too
  * large for f16 becomes infinite, a NaN stays one). `from` and `to` must not overlap. Any thread. */
 void weir_to_f32(weir_dtype dtype, const void *from, int64_t count, float *to);

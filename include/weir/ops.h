@@ -157,6 +157,30 @@ weir_tensor *weir_linear_at(weir_tensor *x, int64_t out, const weir_linear_opts 
 /* The same with a weight [in, out] and a bias [out] (or NULL) that exist already. */
 weir_tensor *weir_linear_with_at(weir_tensor *x, weir_tensor *weight, weir_tensor *bias, const weir_op_opts *opts);
 
+typedef struct weir_linear_stored_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    weir_format format;   /* of the weight [WEIR_DENSE] */
+    bool f32_activations; /* x is not rounded; slower */
+} weir_linear_stored_opts;
+/* x [..., in], f32, times the transpose of a weight that is read as it is stored -> [..., out], f32. The weight is f32, f16 or bf16
+ * [out, in], or u8 [out, blocks, bytes of a block] in one of the formats of weir_format, where a row of blocks has `in` elements. It
+ * needs no alignment, and is never expanded as a whole.
+ *     weir_tensor *y = weir_linear_stored(x, w, .format = WEIR_Q4_1);
+ *
+ * By default x is rounded as the processor's fast instructions need it: to the dtype of a weight of f16 or bf16; for one of blocks to
+ * bytes q with a scale for each 32 elements,
+ *
+ *     scale = max |x| / 127        q = round(x * (127 / max |x|)), ties to even; 0 where max |x| is below 1e-30
+ *
+ * If one of the 32 is infinite or NaN, the results of its row are NaN. Products with these bytes are exact, and sums are f32.
+ *
+ * The bits of a row depend neither on the number of rows nor on how `out` is split over devices. The gradient of x is dy times the
+ * weight, for which CPUs round dy and a weight of blocks or bf16 to bf16 by default. A weight of blocks has no gradient. */
+#define weir_linear_stored(x, w, ...) weir_linear_stored_at(x, w, WEIR_OPTS(weir_linear_stored_opts, __VA_ARGS__))
+weir_tensor *weir_linear_stored_at(weir_tensor *x, weir_tensor *w, const weir_linear_stored_opts *opts);
+
 /* x times the transposed weight of another layer, which both then train (Press and Wolf 2017). `layer` is the tensor that
  * weir_embedding() or weir_linear() returned. For an embedding [vocab, dim]: x [..., dim] -> [..., vocab]; for a linear layer
  * [in, out]: x [..., out] -> [..., in].
@@ -361,6 +385,17 @@ weir_tensor *weir_embedding_at(weir_tensor *ids, int64_t vocab, int64_t dim, con
 #define weir_embedding_with(ids, weight, ...) \
     weir_embedding_with_at(ids, weight, WEIR_OPTS(weir_op_opts, __VA_ARGS__))
 weir_tensor *weir_embedding_with_at(weir_tensor *ids, weir_tensor *weight, const weir_op_opts *opts);
+
+typedef struct weir_embedding_stored_opts {
+    size_t size;
+    weir_src src;
+    const char *name;
+    weir_format format; /* of the weight [WEIR_DENSE] */
+} weir_embedding_stored_opts;
+/* ids i32 [...] in [0, vocab) -> [..., dim], f32: rows of a weight that is read as it is stored, as by weir_linear_stored(): [vocab,
+ * dim], or u8 [vocab, blocks, bytes of a block]. */
+#define weir_embedding_stored(ids, w, ...) weir_embedding_stored_at(ids, w, WEIR_OPTS(weir_embedding_stored_opts, __VA_ARGS__))
+weir_tensor *weir_embedding_stored_at(weir_tensor *ids, weir_tensor *w, const weir_embedding_stored_opts *opts);
 
 typedef struct weir_rope_scaling { /* of positions beyond those of a model's training */
     double factor;                 /* each frequency is divided by it [1] */

@@ -3,7 +3,7 @@
 #ifndef KERNELS_CAST_FORMULA_H
 #define KERNELS_CAST_FORMULA_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <stdint.h>
 

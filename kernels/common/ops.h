@@ -30,6 +30,7 @@
 #define OPS_ATTENTION(X) X(attention) X(attention_grad) X(attention_kept) X(attention_masked) X(attention_masked_grad) \
     X(attention_kept_masked) X(rope)
 #define OPS_EMBEDDING(X) X(embedding) X(embedding_grad)
+#define OPS_STORED(X) X(linear_stored) X(linear_stored_dx) X(embedding_stored)
 #define OPS_LOSS(X)                                                                                            \
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
     X(class_loss_grad)
@@ -41,7 +42,7 @@
 
 #define OPS_LIST(X)                                                                                            \
     OPS_CORE(X) OPS_ELEMENTWISE(X) OPS_REDUCE(X) OPS_SHAPE(X) OPS_INDEX(X) OPS_RANDOM(X) OPS_MATMUL(X) OPS_NORM(X) \
-    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_CONV(X) OPS_LAUNCH(X)
+    OPS_ATTENTION(X) OPS_EMBEDDING(X) OPS_STORED(X) OPS_LOSS(X) OPS_OPTIM(X) OPS_CONV(X) OPS_LAUNCH(X)
 
 #define X(name) extern const weir_op op_##name;
 OPS_LIST(X)

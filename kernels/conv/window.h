@@ -16,7 +16,7 @@
 
 #include <weir/op.h>
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 enum { WINDOW_DIMS = 3 };
 

@@ -19,6 +19,7 @@
     X(cross_entropy) X(cross_entropy_grad) X(label_count) X(class_lse) X(class_lse_grad) X(class_loss)         \
     X(class_loss_grad)
 #define CUDA_EMBEDDING(X) X(embedding) X(embedding_grad)
+#define CUDA_STORED(X) X(linear_stored) X(linear_stored_dx) X(embedding_stored)
 #define CUDA_OPTIM(X) \
     X(sgd) X(nesterov) X(adagrad) X(lion) X(adamw) X(adam) X(sgd_moved) X(nesterov_moved) X(adagrad_moved) X(lion_moved) \
     X(adamw_moved) X(adam_moved) X(lamb) X(lamb_apply) X(schedule) X(ema) X(square_sum) X(clip_scale) X(clip_norm) X(loss_scale)
@@ -43,6 +44,6 @@ enum { JOINED_MAX = 256 };
 
 #define CUDA_OPS(X)                                                                                            \
     CUDA_CORE(X) CUDA_FUSED(X) CUDA_ELEMENTWISE(X) CUDA_REDUCE(X) CUDA_SHAPE(X) CUDA_INDEX(X) CUDA_RANDOM(X)   \
-    CUDA_MATMUL(X) CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_LOSS(X) CUDA_OPTIM(X) CUDA_CONV(X)
+    CUDA_MATMUL(X) CUDA_NORM(X) CUDA_ATTENTION(X) CUDA_EMBEDDING(X) CUDA_STORED(X) CUDA_LOSS(X) CUDA_OPTIM(X) CUDA_CONV(X)
 
 #endif

@@ -11,7 +11,7 @@
 #ifndef KERNELS_ELEMENTWISE_FASTMATH_H
 #define KERNELS_ELEMENTWISE_FASTMATH_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -14,7 +14,7 @@
  * times loses no digits. The gradient accumulates over micro-batches: then only the rows that were used are touched, where
  * otherwise the others are filled with zeros.
  */
-#include "kernels/embedding/formula.h"
+#include "kernels/embedding/embedding.h"
 #include "kernels/common/lanes.h"
 #include "kernels/common/ops.h"
 #include "kernels/common/opts.h"
@@ -29,7 +29,7 @@ static const weir_field embedding_fields[] = {WEIR_FIELD_INT(struct embedding_at
 
 /* ---- rules ---- */
 
-static bool ids_fit(const weir_type *ids, char *error, size_t error_bytes)
+bool embedding_ids_fit(const weir_type *ids, char *error, size_t error_bytes)
 {
     if (ids->dtype != WEIR_I32)
         return REFUSE("ids are %s, not i32", weir_dtype_name(ids->dtype));
@@ -41,7 +41,7 @@ static bool ids_fit(const weir_type *ids, char *error, size_t error_bytes)
 static bool embedding_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     const weir_type *ids = &args->in[0], *weight = &args->in[1];
-    if (!ids_fit(ids, error, error_bytes))
+    if (!embedding_ids_fit(ids, error, error_bytes))
         return false;
     if (!weir_dtype_real(weight->dtype) || weight->shape.rank != 2)
         return REFUSE("the weight is %s with %d dimensions; it needs to be f32, f16 or bf16 with two",
@@ -90,7 +90,7 @@ static bool embedding_grad_infer(weir_op_args *args, char *error, size_t error_b
 {
     const struct embedding_attrs *attrs = args->attrs;
     const weir_shape *ids = &args->in[0].shape, *dy = &args->in[1].shape;
-    if (!ids_fit(&args->in[0], error, error_bytes))
+    if (!embedding_ids_fit(&args->in[0], error, error_bytes))
         return false;
     weir_shape rows = *dy;
     rows.rank = ids->rank;
@@ -140,7 +140,7 @@ static weir_status id_refused(const weir_kernel_args *args, int64_t at, int32_t 
                        (long long)vocab - 1);
 }
 
-static weir_status embedding_refused(const weir_kernel_args *args, int64_t at, int32_t id)
+weir_status embedding_refused(const weir_kernel_args *args, int64_t at, int32_t id)
 {
     return id_refused(args, at, id, args->in[1].global.dim[0]);
 }

@@ -2,7 +2,7 @@
 #ifndef KERNELS_EMBEDDING_FORMULA_H
 #define KERNELS_EMBEDDING_FORMULA_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <stdbool.h>
 #include <stdint.h>

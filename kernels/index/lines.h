@@ -10,7 +10,7 @@
 
 #include <weir/op.h>
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 typedef struct cumsum_attrs {
     int64_t axis; /* may be negative */

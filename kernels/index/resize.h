@@ -16,7 +16,7 @@
 #include <math.h>
 #include <weir/ops.h>
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 typedef struct resize_attrs {
     int64_t axis; /* may be negative */

@@ -4,7 +4,7 @@
 #ifndef KERNELS_NORM_FORMULA_H
 #define KERNELS_NORM_FORMULA_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 #ifndef KERNELS_OPTIM_FORMULA_H
 #define KERNELS_OPTIM_FORMULA_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <math.h>
 #include <stdbool.h>

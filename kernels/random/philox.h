@@ -3,7 +3,7 @@
 #ifndef KERNELS_RANDOM_PHILOX_H
 #define KERNELS_RANDOM_PHILOX_H
 
-#include "kernels/common/formula.h"
+#include "graph/base/formula.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,11 @@
  * this processor has is tried; in any other there is one. The environment is read once, so each test is a process. */
 #include "graph/base/base.h"
 #include "kernels/common/ops.h"
+#include "kernels/stored/stored.h"
+#include "tests/support/blocks.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weir/weir.h>
@@ -99,6 +102,42 @@ Test(levels, one_that_is_not_there_is_refused)
     weir_graph_free(g);
 }
 
+/* Products of weights as they are stored: the kernels of the level, against plain sums of what the blocks stand for. */
+static void expect_stored(weir_format format, int64_t rows)
+{
+    enum { OUT = 37, IN = 256 };
+    const block_format *is = block_format_of(format);
+    const struct stored_attrs attrs = {format, false};
+    uint64_t random = 5;
+    static float x[5 * IN], w[OUT][IN], y[5 * OUT];
+    static unsigned char blocks[OUT * IN / 32 * BLOCK_BYTES_MAX];
+    const weir_shape shape = {3, {OUT, IN / is->elements, is->bytes}}, x_shape = {2, {rows, IN}}, y_shape = {2, {rows, OUT}};
+    blocks_fill(format, OUT * IN / is->elements, blocks, &random);
+    for (int64_t i = 0; i < rows * IN; i++)
+        x[i] = (float)(i * 7 % 255 - 127); /* bytes already: the largest of each 32 is 100 or more */
+    const weir_type in[] = {{WEIR_F32, x_shape}, {WEIR_U8, shape}}, out = {WEIR_F32, y_shape};
+    const weir_op_args rule = {&op_linear_stored, in, 2, (weir_type[]){out}, 1, &attrs};
+    const size_t bytes = op_linear_stored.workspace(&rule, WEIR_CPU);
+    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    const weir_view views[] = {{.data = x, .dtype = WEIR_F32, .shape = x_shape, .global = x_shape},
+                               {.data = blocks, .dtype = WEIR_U8, .shape = shape, .global = shape}};
+    const weir_view result = {.data = y, .dtype = WEIR_F32, .shape = y_shape, .global = y_shape};
+    const weir_kernel_args args = {.in = views, .in_count = 2, .out = &result, .out_count = 1, .attrs = &attrs, .workspace = workspace,
+                                   .workspace_bytes = bytes};
+    cr_assert_eq(op_kernel(&op_linear_stored, WEIR_CPU)(&args), WEIR_OK);
+    for (int64_t o = 0; o < OUT; o++)
+        block_read_row(format, blocks + o * IN / is->elements * is->bytes, 0, IN, w[o]);
+    for (int64_t n = 0; n < rows * OUT; n++) {
+        double sum = 0, size = 0;
+        for (int i = 0; i < IN; i++) {
+            sum += (double)x[n / OUT * IN + i] * (double)w[n % OUT][i];
+            size += fabs((double)x[n / OUT * IN + i] * (double)w[n % OUT][i]);
+        }
+        cr_expect_float_eq((double)y[n], sum, 0.005 * size, "%s: %g and not %g", is->name, (double)y[n], sum);
+    }
+    free(workspace);
+}
+
 /* Same bits in every run of a level; and what the levels compute differs by rounding alone. */
 static void trains_alike(const char *name)
 {
@@ -112,6 +151,10 @@ static void trains_alike(const char *name)
     train(WEIR_F32, once);
     train(WEIR_F32, again);
     train(WEIR_BF16, half);
+    for (int format = WEIR_Q4_0; format <= WEIR_Q6_K; format++) {
+        expect_stored((weir_format)format, 1);
+        expect_stored((weir_format)format, 5);
+    }
     cr_expect_arr_eq(once, again, sizeof once);
     for (int step = 0; step < STEPS; step++) {
         cr_expect_float_eq(once[step], wanted[step], 2e-8, "%s: step %d: %.9g", name, step, (double)once[step]);

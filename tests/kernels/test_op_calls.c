@@ -5,6 +5,7 @@
  * often fit; outputs are mostly what the op would make. Every plan that plan_validate() accepts is called between
  * guards. That covers cases that changed models (test_plan_run.c) do not reach: every op by itself, thousands of times.
  */
+#include "graph/base/blocks.h"
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/form/plan.h"
@@ -151,6 +152,18 @@ static void any_window(lone_call *c, const weir_op *op)
     }
 }
 
+/* A weight of blocks, and x or dy that fits it. */
+static void any_stored(lone_call *c, const weir_op *op)
+{
+    const block_format *is = block_format_of(c->word[0].i);
+    if ((op != &op_linear_stored && op != &op_linear_stored_dx && op != &op_embedding_stored) || !is)
+        return;
+    const int64_t out = below(c, 20), blocks = below(c, 3);
+    c->in[1] = (weir_type){WEIR_U8, {3, {out, blocks, is->bytes}}};
+    if (op != &op_embedding_stored && c->in[0].shape.rank)
+        c->in[0].shape.dim[c->in[0].shape.rank - 1] = op == &op_linear_stored ? blocks * is->elements : out;
+}
+
 /* Inputs that random types hardly ever match, taken from another op: its input i, or its output o as ~o, or POSITION:
  * one i32, or SCALAR: one f32, or PAIR: two, or MASK: a value for each row of input 1. */
 enum { POSITION = 100, SCALAR, PAIR, MASK };
@@ -204,6 +217,7 @@ static bool try_inputs(lone_call *c, const weir_op *op, int in_count)
     }
     any_words(c, op);
     any_window(c, op);
+    any_stored(c, op);
     return infers(c, op, in_count);
 }
 

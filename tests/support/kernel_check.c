@@ -1,6 +1,7 @@
 /* kernel_check.c: see the header. Every buffer lies between two guards of GUARD bytes whose pattern is looked at after
  * each call: a kernel that writes out of bounds is found without a sanitizer. */
 #include "tests/support/kernel_check.h"
+#include "graph/base/base.h"
 #include "graph/base/dtype.h"
 
 #include <criterion/criterion.h>
@@ -134,7 +135,7 @@ __attribute__((weak)) weir_device_kind kernel_check_kind(void)
 
 __attribute__((weak)) weir_kernel_fn kernel_check_kernel(const weir_op *op)
 {
-    return op->kernel[WEIR_CPU];
+    return op_kernel(op, WEIR_CPU);
 }
 
 static int types_of(const weir_view *view, int view_count, weir_type *type)

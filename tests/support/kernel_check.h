@@ -16,7 +16,7 @@
  *   - an op with .accumulates adds to out[0] when asked to.
  * A fault fails the Criterion test. States start as zeros and keep what the first call left in them.
  *
- * The kernels are the CPU's, unless a suite is linked with what finds others: tests/cuda/again.c.
+ * The kernels are the CPU's (of a portable build, those of the level that WEIR_CPU_LEVEL names), unless a suite is linked with what finds others: tests/cuda/again.c.
  */
 #ifndef TESTS_SUPPORT_KERNEL_CHECK_H
 #define TESTS_SUPPORT_KERNEL_CHECK_H

@@ -247,6 +247,16 @@ static weir_tensor *llama_block(weir_tensor *x, weir_tensor *places, weir_tensor
     return weir_add(x, llama_linear(weir_silu(llama_linear(weir_rmsnorm(x), 2 * DIM, S(1))), DIM, S(0)));
 }
 
+/* Products with weights as they are stored, x [.., DIM]. */
+static weir_tensor *llama_stored(weir_graph *g, weir_tensor *x, weir_tensor *tokens)
+{
+    weir_tensor *up = weir_input(g, WEIR_U8, {DIM, 1, 20}, .name = "up", .source = give_nothing);
+    weir_tensor *table = weir_input(g, WEIR_U8, {VOCAB, 1, 34}, .name = "table", .source = give_nothing);
+    weir_tensor *wide = weir_concat(2, {x, x, x, x}); /* a block */
+    x = weir_add(x, weir_linear_stored(wide, weir_shard(up, .sbp = {S(0)}), .format = WEIR_Q4_1));
+    return weir_add(x, weir_slice(weir_embedding_stored(tokens, table, .format = WEIR_Q8_0), 2, 0, DIM));
+}
+
 static weir_plan *llama(weir_graph *g)
 {
     WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
@@ -255,6 +265,7 @@ static weir_plan *llama(weir_graph *g)
         weir_tensor *places = weir_input(g, WEIR_I32, {BATCH, SEQ}, .name = "places", .micro = true);
         weir_tensor *mask = weir_input(g, WEIR_F32, {BATCH, SEQ}, .name = "mask", .micro = true);
         weir_tensor *x = llama_block(llama_block(weir_embedding(tokens, VOCAB, DIM), places, mask), places, mask);
+        x = llama_stored(g, x, tokens);
         weir_tensor *row = weir_slice(x, 1, 0, 1), *few = weir_slice(x, 2, 0, DIM / 2), *first = weir_slice(few, 1, 0, 1);
         weir_tensor *at = weir_argmax(weir_slice(weir_reshape(mask, {BATCH * SEQ}), 0, 0, SEQ));
         weir_fetch(weir_attention_kept(row, first, first, few, few, at, .heads = 4, .kv_heads = 2, .window = 2), .name = "next");

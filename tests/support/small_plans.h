@@ -6,7 +6,8 @@
  *     pair    two programs over the same parameters and states, on two devices
  *     chains  the zoo, with chains of kernels in one pass
  *     choices functions of elements, comparisons, and what goes by them
- *     llama   two blocks with rotary positions, groups of heads, a window and a mask; rows behind kept ones; the weights split
+ *     llama   two blocks with rotary positions, groups of heads, a window and a mask; rows behind kept ones; the weights split;
+ *             products of weights as they are stored
  *     filed   a network with AdamW, gpt, and the network with SGD, in as little memory as can be, the rest on a disk
  */
 #ifndef TESTS_SUPPORT_SMALL_PLANS_H

@@ -10,6 +10,7 @@
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
+#include "apps/weir/bench/stored.h"
 #include "apps/weir/bench/time.h"
 #include "apps/weir/bench/peers/team.h"
 #include "apps/common/options.h"
@@ -28,6 +29,7 @@ static const char program[] = "weir bench";
     X(loop, "from a push to its value")            \
     X(gpt, "a training step of a GPT")             \
     X(fuse, "kernels in one pass over memory")     \
+    X(stored, "products of weights as they are stored") \
     X(save, "what a checkpoint of it costs")       \
     X(time, "predicted beside measured steps")
 

@@ -230,6 +230,8 @@ static weir_status call(const weir_kernel_args *args)
     X(argmax, op, weir_argmax_at(x, o))                                     \
     X(embedding, embedding, weir_embedding_at(ids, 4, 4, o))                \
     X(embedding_with, op, weir_embedding_with_at(ids, x, o))                \
+    X(linear_stored, linear_stored, weir_linear_stored_at(x, x, o))         \
+    X(embedding_stored, embedding_stored, weir_embedding_stored_at(ids, x, o)) \
     X(attention, attention, weir_attention_at(x, x, x, o))                  \
     X(attention_kept, attention_kept, weir_attention_kept_at(x, x, x, x, x, ids, o)) \
     X(rope, rope, weir_rope_at(x, NULL, o))                                 \

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <weir/exact.h>
 
+#include "graph/base/blocks.h"
+
 typedef struct field_value {
     double of[2]; /* both the same */
 } field_value;
@@ -236,6 +238,21 @@ static inline double double_pow_db(double a, double b)
     return a == 0 && b >= 0 ? 0 : pow(a, b) * log(a);
 }
 
+/* An element of a block of a quantised weight: a function of the block's bytes and of the element's number. */
+static inline field_value double_block(const char *name, const field_value *arguments, int count)
+{
+    const weir_format format = block_format_named(name);
+    const block_format *is = block_format_of(format);
+    unsigned char bytes[BLOCK_BYTES_MAX];
+    float element;
+    if (!is || count != is->bytes + 1)
+        return field_real(NAN);
+    for (int i = 0; i < is->bytes; i++)
+        bytes[i] = (unsigned char)arguments[i].of[0];
+    block_read_row(format, bytes, (int64_t)arguments[is->bytes].of[0], 1, &element);
+    return field_real((double)element);
+}
+
 /* Other functions of several arguments do not exist here: only the oracle of an op without a rule has several. */
 static inline field_value field_oracle(uint64_t seed, const char *function, const field_value *arguments, int count)
 {
@@ -246,7 +263,7 @@ static inline field_value field_oracle(uint64_t seed, const char *function, cons
     for (size_t f = 0; count == 2 && f < sizeof functions / sizeof *functions; f++)
         if (!strcmp(functions[f].name, function))
             return field_real(functions[f].of(arguments[0].of[0], arguments[1].of[0]));
-    return count == 1 ? field_oracle_of(seed, function, *arguments) : field_real(NAN);
+    return count == 1 ? field_oracle_of(seed, function, *arguments) : double_block(function, arguments, count);
 }
 
 /* splitmix64 of the text and the numbers */

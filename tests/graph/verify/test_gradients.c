@@ -166,6 +166,14 @@ static weir_tensor *products(weir_graph *g)
     return weir_add(weighted(rows), weighted(plain));
 }
 
+static weir_tensor *stored(weir_graph *g)
+{
+    weir_tensor *x = matrix(g, 3, 32, "x"), *dense = matrix(g, 5, 32, "dense"), *table = matrix(g, 7, 8, "table");
+    weir_tensor *blocks = weir_input(g, WEIR_U8, {8, 1, 20}, .name = "blocks"), *ids = weir_input(g, WEIR_I32, {3}, .name = "ids");
+    weir_tensor *y = weir_mul(weir_linear_stored(x, blocks, .format = WEIR_Q4_1), weir_embedding_stored(ids, table));
+    return weir_add(weighted(y), weighted(weir_linear_stored(x, dense)));
+}
+
 static weir_tensor *windows(weir_graph *g)
 {
     weir_tensor *x = weir_param(g, WEIR_F32, {2, 4, 5, 4}, .name = "x");
@@ -230,7 +238,7 @@ static const struct {
     const char *name;
     model_fn make;
 } models[] = {{"functions", functions}, {"pairs", pairs}, {"choices", choices}, {"sums", sums}, {"shapes", shapes}, {"halves", halves}, {"indexes", indexes},
-              {"products", products}, {"windows", windows}, {"norms", norms}, {"batches", batches}, {"model", model}, {"classes", classes}};
+              {"products", products}, {"stored", stored}, {"windows", windows}, {"norms", norms}, {"batches", batches}, {"model", model}, {"classes", classes}};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 
 static weir_graph *trained(model_fn make, bool recompute)

@@ -3,6 +3,7 @@
 #include "tests/graph/verify/rule_check.h"
 
 #include "kernels/conv/window.h"
+#include "tests/support/blocks.h"
 
 #include "kernels/fused/fused.h"
 
@@ -556,10 +557,67 @@ static void make_linear_dw_many(rule_check *c)
         check_out(c, WEIR_F32, SHAPE(x.dim[x.rank - 1], columns));
 }
 
+/* ---- weights as they are stored ---- */
+
+/* Adds a weight [out, columns] in a random format and the format's attribute; returns its columns. In the plan it is a part of one of
+ * `all` rows, from `start` on. */
+static int64_t make_stored(rule_check *c, int64_t out, int64_t start, int64_t all)
+{
+    const weir_format format = (weir_format)check_from(c, WEIR_DENSE, WEIR_Q6_K);
+    const weir_dtype dense[] = {WEIR_F32, WEIR_F16, WEIR_BF16};
+    const int64_t columns = check_size(c, 2) * (format ? block_format_of(format)->elements : 3);
+    const weir_type type = blocks_type(format, dense[check_from(c, 0, 2)], out, columns);
+    weir_view *w = check_in(c, type.dtype, type.shape);
+    if (format)
+        blocks_fill(format, type.shape.dim[0] * type.shape.dim[1], w->data, &c->random);
+    if (all)
+        check_place(c, w, 0, start, all);
+    check_int(c, "format", 0, format);
+    return columns;
+}
+
+/* x and w, or dy and w; x has the weight's columns, so it is made when these are known. */
+static void make_stored_product(rule_check *c, bool back)
+{
+    const int64_t out = check_size(c, 5), rows = check_size(c, 4);
+    check_in(c, WEIR_F32, SHAPE(rows, out));
+    const int64_t columns = make_stored(c, out, 0, 0);
+    check_int(c, "f32_activations", 0, 1);
+    if (!back) {
+        kernel_view_free(&c->in[0]);
+        c->in[0] = kernel_view_new((weir_type){WEIR_F32, SHAPE(rows, columns)}, 0);
+        check_fill(c, &c->in[0], -2, 2);
+    }
+    check_out(c, WEIR_F32, SHAPE(rows, back ? columns : out));
+}
+
+static void make_linear_stored(rule_check *c)
+{
+    make_stored_product(c, false);
+}
+
+static void make_linear_stored_dx(rule_check *c)
+{
+    make_stored_product(c, true);
+}
+
+static void make_embedding_stored(rule_check *c)
+{
+    const int64_t vocab = check_from(c, 1, 9), start = check_from(c, 0, vocab), ids = check_size(c, 4);
+    const weir_view *id = check_in(c, WEIR_I32, SHAPE(ids));
+    check_fill(c, id, 0, (double)vocab);
+    if (ids && !check_from(c, 0, 9)) {
+        kernel_set(id, check_from(c, 0, ids - 1), check_coin(c) ? -1 : (double)vocab);
+        c->refuses = true;
+    }
+    check_out(c, WEIR_F32, SHAPE(ids, make_stored(c, check_from(c, 0, vocab - start), start, vocab)));
+}
+
 static const check_case product_cases[] = {
     {"matmul", make_matmul}, {"linear", make_linear}, {"linear_by_row", make_linear}, {"linear_dw", make_linear_dw},
     {"linear_db", make_linear_db}, {"linear_gelu", make_linear_gelu}, {"matmul_gelu_grad", make_matmul_gelu_grad},
     {"linear_dw_db", make_linear_dw_db}, {"linear_many", make_linear_many}, {"linear_dw_many", make_linear_dw_many},
+    {"linear_stored", make_linear_stored}, {"linear_stored_dx", make_linear_stored_dx}, {"embedding_stored", make_embedding_stored},
 };
 
 Test(rules, a_product_computes_what_its_kernel_computes)
