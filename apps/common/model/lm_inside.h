@@ -30,6 +30,9 @@ bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why);
 /* Compares c->weights with the config: every tensor is there in its shape, and none besides. Finds c->prefix. */
 bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why);
 
+/* What Llama 3's scaling divides the frequency of pair i by (Dubey et al. 2024). */
+double lm_rope_divisor(const lm_config *c, const weir_rope_scaling *s, int i);
+
 /* Whether sizes fit each other. */
 bool lm_sizes_fit(const lm_config *c, const struct lm_why *why);
 
