@@ -19,14 +19,11 @@ static weir_format format_of(const char *name)
 bool checkpoint_quantize_may(const checkpoint_quantize_opts *c)
 {
     const char *end = strrchr(c->to, '.');
-    struct stat from, to;
     bool folder;
     if (!format_of(c->format))
         return tensors_failed("--quantize %.40s: q8_0 and q4_0 are allowed", c->format);
     if (!end || strcmp(end, ".gguf") != 0)
         return tensors_failed("%s: --quantize writes a GGUF file, whose name ends with .gguf", c->to);
-    if (!stat(c->from, &from) && !stat(c->to, &to) && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
-        return tensors_failed("%s: FROM and TO are the same file; name another one", c->to);
     return quantize_may_open(c->from, &folder);
 }
 

@@ -13,7 +13,7 @@ typedef struct checkpoint_quantize_opts {
     const char *adapter; /* a LoRA adapter's folder; NULL: none is merged */
 } checkpoint_quantize_opts;
 
-/* Whether it can begin: the format, the end of TO's name, two different files. Reads nothing. */
+/* Whether it can begin: the format, the end of TO's name, and the kind of FROM. */
 bool checkpoint_quantize_may(const checkpoint_quantize_opts *c);
 
 /* `way`, with its context, is called when everything was read but the weights, before anything is written. Tells on stdout what is

@@ -32,10 +32,10 @@ static const char *architecture_of(const struct quantize *q)
     else if (!windowed)
         cannot = "a window in some blocks alone";
     else if (c->activation != (c->learned ? LM_GELU_TANH : LM_SILU))
-        cannot = "the activation";
+        cannot = c->learned ? "another activation than GELU" : "another activation than SiLU";
     else if (c->rope_scaling.low_freq_factor > 0 && (c->rope_scaling.low_freq_factor != 1 || c->rope_scaling.high_freq_factor != 4 ||
                                                      c->rope_scaling.original_max_position != 8192))
-        cannot = "rope scaling of llama3 other than with 1 and 4 and 8192 positions";
+        cannot = "rope scaling of llama3 with other numbers than 1, 4 and 8192";
     if (cannot)
         tensors_failed("%s: its config.json has %s, which weir cannot write in a GGUF file", q->from, cannot);
     return cannot ? NULL : c->learned ? "gpt2" : c->qk_norm ? "qwen3" : c->qkv_bias && !c->o_bias ? "qwen2" : "llama";

@@ -7,6 +7,7 @@
  * A byte-level BPE has its merges. A BPE of SentencePiece has a score for each token instead, which is how early its merges come: that is
  * the same, if the merges of a token stand together, and each pair of tokens that makes a token is a merge.
  */
+#define _GNU_SOURCE /* memmem */
 #include "apps/weir/quantize.h"
 
 #include "apps/common/tokens/json.h"
@@ -111,6 +112,17 @@ static bool put_merges(const struct tokens *x, char *text)
             return cannot(x, "a merge is too long");
         gguf_write_element_text(&x->q->to, text, strlen(text));
     }
+    return true;
+}
+
+/* A GGUF file has one list of added tokens, of which the longest counts. Here some are looked for first. */
+static bool has_one_list(const struct tokens *x)
+{
+    const struct added *first = &x->t->added[0], *second = &x->t->added[1];
+    for (size_t i = 0; i < second->count; i++)
+        for (size_t j = 0; j < first->count; j++)
+            if (memmem(second->token[i].text, second->token[i].length, first->token[j].text, first->token[j].length))
+                return cannot(x, "an added token is a part of another one, and is found before that");
     return true;
 }
 
@@ -244,7 +256,7 @@ static bool put(struct tokens *x)
     x->type = calloc((size_t)x->size + 1, sizeof *x->type);
     if (!x->text || !x->type)
         return tensors_failed("no memory");
-    return take_tokens(x) && (x->t->bpe.vocab.form == VOCAB_MARKS ? put_scores : put_byte_level)(x) && put_ends(x);
+    return take_tokens(x) && has_one_list(x) && (x->t->bpe.vocab.form == VOCAB_MARKS ? put_scores : put_byte_level)(x) && put_ends(x);
 }
 
 static bool read_json(struct tokens *x, const char *path)

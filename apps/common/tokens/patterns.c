@@ -50,13 +50,13 @@ bool split_add_named(struct split *s, const char *name, struct split_named *is)
     return (!found->digits || split_add(s, found->digits, true, true)) && split_add(s, found->pattern, true, true);
 }
 
-/* Whether the split has these patterns, and each stage keeps matches and gaps. */
-static bool is_of(const struct split *s, const char *first, const char *second)
+/* Whether the split has these patterns. The second one matches all of a text, so that there are no gaps. */
+static bool is_of(const struct split *s, const char *digits, const char *pattern)
 {
-    const char *const pattern[] = {first ? first : second, first ? second : NULL};
-    bool is = s->count == 1 + (first != NULL);
+    const char *const patterns[] = {digits ? digits : pattern, pattern};
+    bool is = s->count == 1 + (digits != NULL);
     for (int i = 0; i < s->count && is; i++)
-        is = s->stage[i].pattern && s->stage[i].matches && s->stage[i].gaps && !strcmp(s->stage[i].pattern, pattern[i]);
+        is = s->stage[i].pattern && s->stage[i].matches && (s->stage[i].gaps || i + 1 == s->count) && !strcmp(s->stage[i].pattern, patterns[i]);
     return is;
 }
 
