@@ -235,6 +235,7 @@ static int run_program(int argc, char **argv, struct tokenizer **read)
     data.eval_every = t.opts.eval_every;
     if (status < 0 && tune.model && finetune_trains(&tune, &data))
         return finetune(&t, &tune, &data, &c, lr, &spec);
+    sample.tp = c.layout.tp;
     if (status < 0 && tune.model)
         return !ranks_first() ? 0 : sample.chat ? chat(program, tune.model, &sample) : continue_text(program, tune.model, &sample);
     set_sizes(&c);

@@ -86,6 +86,9 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64
     set_room(s, room, read);
     c->logits = true;
     c->kept = opts->f32_activations ? WEIR_F32 : WEIR_BF16;
+    c->stored = true;
+    c->f32_activations = opts->f32_activations;
+    c->tp = opts->tp;
     const int status = open_adapter(s, opts->adapter);
     if (status >= 0)
         return status;
@@ -96,7 +99,7 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64
     weir_graph *graph = lm_graph(c);
     s->plan = weir_compile(graph);
     weir_graph_free(graph);
-    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = true}) : NULL;
+    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = true}, .weights = lm_mapped(c)) : NULL;
     return s->session && !lm_load(s->session, c) ? load_adapter(s, opts->adapter) : options_failed(s->program);
 }
 

@@ -30,6 +30,9 @@ bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why);
 /* Compares c->weights with the config: every tensor is there in its shape, and none besides. Finds c->prefix. */
 bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why);
 
+/* Whether a parameter may stay in the file: a matrix [out, in] of a type that products read. */
+bool lm_stays(const lm_config *c, lm_part part, int block, bool bias);
+
 /* Whether sizes fit each other. */
 bool lm_sizes_fit(const lm_config *c, const struct lm_why *why);
 
