@@ -184,7 +184,8 @@ int finetune(trainer *t, const finetune_opts *o, const corpus_opts *files, const
         t->optimizer = f->training.optimizer = optimizer_of(f, lr, t->opts.steps);
         t->items_per_step = (double)f->training.batch * f->training.seq;
         t->counted = true;
-        t->start = (trainer_start){give_values, f};
+        f->config.stored = f->training.frozen;
+        t->start = (trainer_start){give_values, f, f->training.frozen ? lm_mapped(&f->config) : NULL};
         if (finetune_data_judges(&f->data))
             t->judge = (trainer_judge){.name = LM_EVAL_LOSS, .ask = finetune_data_judge, .ctx = &f->data};
         status = train(f);

@@ -17,7 +17,8 @@ typedef struct sample_opts {
     bool chat;
     const char *system;   /* how the chat's model is to behave; NULL: not said */
     int room;             /* tokens of a chat; 0: not said */
-    bool f32_activations; /* keys and values are kept in f32, rather than bf16 */
+    bool f32_activations; /* products do not round them; keys and values are kept in f32, rather than bf16 */
+    int tp;               /* devices that share each matrix */
 } sample_opts;
 
 /* Their values before the command line is read. */
@@ -43,6 +44,6 @@ enum { SAMPLE_BYTES = 300 }; /* if not said */
     {"--stop", OPTIONS_LIST, &(o).stop, .help = "with --model: end at this text, which is not written; may be repeated"},              \
     {"--system", OPTIONS_TEXT, &(o).system, .help = "with --chat: how the model is to behave"},                                        \
     {"--room", OPTIONS_INT, &(o).room, .min = 1, .max = 1e7, .help = "with --chat: tokens of the conversation [4096]"},                \
-    {"--f32-activations", OPTIONS_FLAG, &(o).f32_activations, .help = "with --model: keep keys and values in f32, not bf16"}
+    {"--f32-activations", OPTIONS_FLAG, &(o).f32_activations, .help = "with --model: do not round activations, and keep keys and values in f32, not bf16"}
 
 #endif

@@ -245,9 +245,9 @@ int checkpoint_convert(int argc, char **argv)
         {"--merge", OPTIONS_TEXT, &c.merge, .file = OPTIONS_READS, .value = "DIR",
          .help = "add the LoRA adapter in DIR to the weights, each rounded once to its dtype, or to bf16 if it is quantised; from a folder "
                  "of Hugging Face to another one"},
-        {"--quantize", OPTIONS_TEXT, &c.quantize, .value = "q8_0|q4_0",
-         .help = "make TO a GGUF file: matrices in blocks of 8 bits, or of 4 with a table of tokens and a head of 8. FROM is a GGUF file, or a "
-                 "folder of Hugging Face"},
+        {"--quantize", OPTIONS_TEXT, &c.quantize, .value = "FORMAT",
+         .help = "make TO a GGUF file. FORMAT is q8_0, with weights of 8 bits, or q4_0, with weights of 4 bits, and of 8 in the table of tokens "
+                 "and the head. FROM is a GGUF file, or a folder of Hugging Face"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "if TO exists, move it to TO.before-1, -2, ..."},
         {.name = NULL},
     };

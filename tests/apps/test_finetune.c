@@ -171,7 +171,6 @@ Test(finetune, what_makes_no_sense_gets_a_sentence)
 {
     refuses(APPS_BIN "/weir-gpt --lora 8 2>&1", "--lora needs --model");
     refuses(APPS_BIN "/weir-gpt --chat $T/talks.jsonl 2>&1", "--chat needs --model");
-    refuses(TUNE "--chat --lora 8 2>&1", "--chat needs a file of conversations to train on");
     refuses(TUNE "--lora 8 2>&1", "--lora needs something to train on: --chat, --text or --tokens");
     refuses(CHAT "--text README.md 2>&1", "--chat, --text and --tokens: give one of them");
     refuses(CHAT "--lora-alpha 3 2>&1", "need --lora RANK");

@@ -54,6 +54,11 @@ bool lm_read(const char *path, lm_config *c, char *text, size_t bytes)
     return true;
 }
 
+const char *lm_mapped(const lm_config *c)
+{
+    return lm_stays(c, LM_TOKENS, -1, false) ? c->weights : NULL;
+}
+
 weir_status lm_load(weir_session *session, const lm_config *c)
 {
     return weir_session_load(session, c->weights, .parameters = true, .partial = true);

@@ -13,7 +13,9 @@
  * of the model.
  *
  * Parameters are called as in the file and have its shapes (model.layers.0.self_attn.q_proj.weight [out, in]; GPT-2's folders have
- * [in, out]), so a session loads the file itself. Keys and values of earlier tokens are states, c->room rows of each block.
+ * [in, out]), so a session loads the file itself. With .stored, matrices that nothing trains stay in the file: they are mapped, and
+ * products read them in the type that they have there, quantised or not. The rest (norms, biases, GPT-2's weights of blocks in a
+ * folder) is loaded as f32. Keys and values of earlier tokens are states, c->room rows of each block.
  *
  * A graph that writes has two programs over the same parameters and states:
  *
@@ -82,7 +84,11 @@ typedef struct lm_config {
     bool qkv_bias, o_bias, ffn_bias, qk_norm;
     bool tied;        /* the table of tokens is the head's weight, too */
     struct { bool turns, windowed; } layer[LM_LAYERS_MAX];
+    struct lm_type { uint8_t dtype, format; } type[LM_PARTS][LM_LAYERS_MAX]; /* of each matrix in the file: weir_dtype, weir_format */
     weir_dtype kept;  /* of keys and values [WEIR_F32] */
+    bool stored;      /* matrices are used as they are stored, see above */
+    bool f32_activations; /* products with stored matrices do not round the other factor */
+    int tp;           /* of graphs that write: devices that share each matrix [1] */
     bool logits;      /* of graphs that write: they are fetched, and must then be pulled each step */
     lm_adapt_fn adapt; /* [none] */
     void *adapt_ctx;
@@ -104,7 +110,10 @@ const char *lm_state_name(int block, bool values, char name[LM_NAME_BYTES]);
 /* A graph that writes, as above. Owned by the caller. NULL and weir_error(). */
 weir_graph *lm_graph(const lm_config *c);
 
-/* Reads the parameters; what an adapter added stays as it is. */
+/* The path for weir_session_open(.weights); NULL: the graph maps nothing. */
+const char *lm_mapped(const lm_config *c);
+
+/* Reads the parameters that are not mapped; what an adapter added stays as it is. */
 weir_status lm_load(weir_session *session, const lm_config *c);
 
 /* Keeps the first `rows` of the last run of "prompt", which began at `position`. */

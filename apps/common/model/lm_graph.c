@@ -4,8 +4,11 @@
  * logits is all that differs. weight() alone makes parameters, and product() alone multiplies by those of a layer.
  *
  * Over TP the weights of q, k, v, gate, up and the head are split by outputs, those of o and down by inputs (Shoeybi et al. 2019),
- * where the heads allow it. Everything else is deduced. */
-#include "apps/common/model/lm.h"
+ * where the heads allow it. Weights that stay in the file are all split by outputs: rows lie together there, and sums are the same
+ * however many devices share them. Everything else is deduced. */
+#include "apps/common/model/lm_inside.h"
+
+#include "graph/base/blocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,6 +39,8 @@ static pass pass_new(weir_graph *g, const lm_config *c, layout l, const char *de
 static bool splits(const pass *p, lm_part part, bool inputs)
 {
     const bool even = p->c->kv_heads % p->layout.tp == 0;
+    if (!p->trained && p->c->stored)
+        return !inputs && (part == LM_HEAD || part >= LM_Q) && part != LM_Q_NORM && part != LM_K_NORM && part != LM_FFN_NORM;
     switch (part) {
     case LM_Q: case LM_K: case LM_V: return !inputs && even;
     case LM_O: return inputs && even && !p->c->joined;
@@ -55,6 +60,24 @@ static weir_sbp layout_of(const pass *p, lm_part part, bool bias)
     return splits(p, part, true) ? p->c->in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
 }
 
+static weir_format format_of(const pass *p, lm_part part, int block)
+{
+    return (weir_format)p->c->type[part][block < 0 ? 0 : block].format;
+}
+
+static bool stays(const pass *p, lm_part part, int block, bool bias)
+{
+    return !p->trained && lm_stays(p->c, part, block, bias);
+}
+
+/* The shape of a matrix in the file: of blocks, if it is quantised. */
+static void blocks_of(weir_format format, weir_shape *shape)
+{
+    const block_format *is = block_format_of(format);
+    if (is)
+        *shape = (weir_shape){3, {shape->dim[0], shape->dim[1] / is->elements, is->bytes}};
+}
+
 /* A parameter of the model; NULL: it has none of this kind. */
 static weir_tensor *weight(const pass *p, lm_part part, int block, bool bias)
 {
@@ -64,8 +87,23 @@ static weir_tensor *weight(const pass *p, lm_part part, int block, bool bias)
         return NULL;
     weir_param_opts opts = {.size = sizeof opts, .src = WEIR_HERE, .name = lm_name(p->c, part, block, bias, name), .frozen = !p->trained,
                             .init = {0, 0, WEIR_INIT_ZERO}, .sbp = {[DP] = WEIR_B, [TP] = layout_of(p, part, bias)}};
+    opts.mapped = stays(p, part, block, bias);
+    if (opts.mapped) {
+        blocks_of(format_of(p, part, block), &shape);
+        opts.init = (weir_init){0};
+    }
     memcpy(opts.shape, shape.dim, (size_t)shape.rank * sizeof *shape.dim);
-    return weir_param_at(p->graph, WEIR_F32, &opts);
+    return weir_param_at(p->graph, opts.mapped ? (weir_dtype)p->c->type[part][block < 0 ? 0 : block].dtype : WEIR_F32, &opts);
+}
+
+/* x times a matrix of the model. */
+static weir_tensor *multiply(const pass *p, weir_tensor *x, weir_tensor *w, lm_part part, int block)
+{
+    const lm_config *c = p->c;
+    const lm_part of = part == LM_HEAD && c->tied ? LM_TOKENS : part;
+    if (stays(p, of, block, false))
+        return weir_linear_stored(x, w, .format = format_of(p, of, block), .f32_activations = c->f32_activations);
+    return weir_matmul(x, w, .trans_b = !(c->in_first && part >= LM_BLOCK_PARTS));
 }
 
 /* x times the weight `w` of a layer, and its bias. */
@@ -73,7 +111,7 @@ static weir_tensor *product_with(const pass *p, weir_tensor *x, weir_tensor *w, 
 {
     const lm_config *c = p->c;
     weir_tensor *bias = weight(p, part, block, true);
-    weir_tensor *y = weir_matmul(x, w, .trans_b = !(c->in_first && part >= LM_BLOCK_PARTS));
+    weir_tensor *y = multiply(p, x, w, part, block);
     if (bias)
         y = weir_add(y, bias);
     if (!c->adapt)
@@ -112,24 +150,24 @@ static weir_dtype kept_dtype(const lm_config *c)
     return c->kept ? c->kept : WEIR_F32;
 }
 
-static weir_tensor *kept_state(const pass *p, int block, bool values)
+/* By heads over TP, where these can be dealt evenly. lm_keep() relies on it that all states of a block are laid out alike. */
+static weir_tensor *kept_state(const pass *p, const char *name, int rows)
 {
     const lm_config *c = p->c;
-    char name[LM_NAME_BYTES];
-    return weir_state(p->graph, kept_dtype(c), {1, c->room, c->head_dim * c->kv_heads}, .name = lm_state_name(block, values, name));
+    const weir_sbp by_head = c->kv_heads % p->layout.tp == 0 ? WEIR_S(2) : WEIR_B;
+    return weir_state(p->graph, kept_dtype(c), {1, rows, c->head_dim * c->kv_heads}, .name = name, .sbp = {[DP] = WEIR_B, [TP] = by_head});
 }
 
 /* Keeps the rows for later steps: at their place, or for lm_keep(). */
 static void keep(const pass *p, weir_tensor *state, weir_tensor *rows, int block, bool values)
 {
-    const lm_config *c = p->c;
     char name[LM_NAME_BYTES], fresh[LM_NAME_BYTES + 4];
     if (!p->prompt) {
         weir_state_append(state, rows, p->position);
         return;
     }
     snprintf(fresh, sizeof fresh, "%s.new", lm_state_name(block, values, name));
-    weir_state_set(weir_state(p->graph, kept_dtype(c), {1, p->rows, c->head_dim * c->kv_heads}, .name = fresh), rows);
+    weir_state_set(kept_state(p, fresh, p->rows), rows);
 }
 
 static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_tensor *v, int block)
@@ -138,7 +176,9 @@ static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_t
     const int window = c->layer[block].windowed ? c->window : 0;
     if (!p->position)
         return weir_attention(q, k, v, .heads = c->heads, .kv_heads = c->kv_heads, .window = window, .causal = true);
-    weir_tensor *keys = kept_state(p, block, false), *values = kept_state(p, block, true);
+    char name[LM_NAME_BYTES];
+    weir_tensor *keys = kept_state(p, lm_state_name(block, false, name), c->room);
+    weir_tensor *values = kept_state(p, lm_state_name(block, true, name), c->room);
     if (kept_dtype(c) != WEIR_F32)
         k = weir_cast(k, kept_dtype(c)), v = weir_cast(v, kept_dtype(c));
     weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads, .kv_heads = c->kv_heads, .window = window);
@@ -215,7 +255,8 @@ static weir_tensor *body(pass *p, weir_tensor *tokens)
     weir_tensor *x = NULL;
     WEIR_ON(p->stage[0]) {
         p->table = weight(p, LM_TOKENS, -1, false);
-        x = weir_embedding_with(tokens, p->table);
+        x = stays(p, LM_TOKENS, -1, false) ? weir_embedding_stored(tokens, p->table, .format = format_of(p, LM_TOKENS, -1))
+                                           : weir_embedding_with(tokens, p->table);
         if (c->learned)
             x = weir_add(x, positions(p));
     }
@@ -252,7 +293,7 @@ weir_graph *lm_graph(const lm_config *c)
     weir_graph *g = weir_graph_new("lm");
     if (!g)
         return NULL;
-    const pass p = pass_new(g, c, (layout){0}, NULL);
+    const pass p = pass_new(g, c, (layout){.tp = c->tp}, NULL);
     add_writer(p, 1, false);
     if (c->chunk)
         WEIR_PROGRAM(g, "prompt")

@@ -33,6 +33,9 @@ bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why);
 /* What Llama 3's scaling divides the frequency of pair i by (Dubey et al. 2024). */
 double lm_rope_divisor(const lm_config *c, const weir_rope_scaling *s, int i);
 
+/* Whether a parameter may stay in the file: a matrix [out, in] of a type that products read. */
+bool lm_stays(const lm_config *c, lm_part part, int block, bool bias);
+
 /* Whether sizes fit each other. */
 bool lm_sizes_fit(const lm_config *c, const struct lm_why *why);
 

@@ -4,6 +4,8 @@
  * the comparison with a file: a graph is only built of parameters that were found. */
 #include "apps/common/model/lm_inside.h"
 
+#include "graph/base/blocks.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -107,22 +109,31 @@ bool lm_shape(const lm_config *c, lm_part part, bool bias, weir_shape *shape)
 
 /* ---- the file ---- */
 
-typedef bool (*visit_fn)(void *ctx, const char *name, const weir_shape *shape);
+typedef struct parameter {
+    lm_part part;
+    int block; /* -1: there is one */
+    bool bias;
+    const char *name;
+    weir_shape shape;
+} parameter;
+typedef bool (*visit_fn)(void *ctx, const parameter *p);
 
 /* Calls `visit` for each parameter until it returns false. */
 static bool each_parameter(const lm_config *c, visit_fn visit, void *ctx)
 {
     char name[LM_NAME_BYTES];
-    weir_shape shape;
     for (int part = 0; part < LM_PARTS; part++)
         for (int block = part < LM_BLOCK_PARTS ? -1 : 0; block < (part < LM_BLOCK_PARTS ? 0 : c->layers); block++)
-            for (int bias = 0; bias < 2; bias++)
-                if (lm_shape(c, (lm_part)part, bias, &shape) && !visit(ctx, lm_name(c, (lm_part)part, block, bias, name), &shape))
+            for (int bias = 0; bias < 2; bias++) {
+                parameter p = {(lm_part)part, block, bias, lm_name(c, (lm_part)part, block, bias, name), {0}};
+                if (lm_shape(c, p.part, bias, &p.shape) && !visit(ctx, &p))
                     return false;
+            }
     return true;
 }
 
 struct comparison {
+    lm_config *config;
     weir_checkpoint *file;
     const struct lm_why *why;
     int found;
@@ -137,9 +148,38 @@ static const char *shape_text(const weir_shape *shape, char text[96])
     return text;
 }
 
-static bool compare(void *ctx, const char *name, const weir_shape *shape)
+static weir_format format_named(const char *name)
+{
+    const block_format *is;
+    for (int i = WEIR_DENSE + 1; (is = block_format_of(i)); i++)
+        if (!strcmp(is->name, name))
+            return (weir_format)i;
+    return WEIR_DENSE;
+}
+
+/* Tensors of a quantised type are read as f32, which is not the type that they have. */
+static struct lm_type type_of(const weir_checkpoint_tensor *t)
+{
+    const weir_format format = format_named(t->stored);
+    if (format)
+        return (struct lm_type){WEIR_U8, (uint8_t)format};
+    return (struct lm_type){(uint8_t)t->dtype, WEIR_DENSE};
+}
+
+bool lm_stays(const lm_config *c, lm_part part, int block, bool bias)
+{
+    const struct lm_type type = c->type[part][block < 0 ? 0 : block];
+    weir_shape shape;
+    if (!c->stored || !lm_shape(c, part, bias, &shape) || shape.rank != 2 || part == LM_POSITIONS || (c->in_first && part >= LM_BLOCK_PARTS))
+        return false;
+    return type.format || type.dtype == WEIR_F32 || type.dtype == WEIR_F16 || type.dtype == WEIR_BF16;
+}
+
+static bool compare(void *ctx, const parameter *p)
 {
     struct comparison *x = ctx;
+    const char *name = p->name;
+    const weir_shape *shape = &p->shape;
     const weir_checkpoint_tensor *t = weir_checkpoint_find(x->file, name);
     char has[96], needs[96];
     if (!t)
@@ -149,14 +189,15 @@ static bool compare(void *ctx, const char *name, const weir_shape *shape)
                         shape_text(shape, needs));
     if (!weir_checkpoint_reads_as(t, WEIR_F32))
         return lm_wrong(x->why, "tensor %s: %s", name, t->unread ? t->unread : "its type has no values of f32");
+    if (!p->bias)
+        x->config->type[p->part][p->block < 0 ? 0 : p->block] = type_of(t);
     x->found++;
     return true;
 }
 
-static bool differs(void *ctx, const char *name, const weir_shape *shape)
+static bool differs(void *ctx, const parameter *p)
 {
-    (void)shape;
-    return strcmp(ctx, name) != 0;
+    return strcmp(ctx, p->name) != 0;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -189,7 +230,7 @@ static bool has_no_other(const lm_config *c, const struct comparison *x)
 bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why)
 {
     char name[LM_NAME_BYTES];
-    struct comparison x = {.file = file, .why = why};
+    struct comparison x = {.config = c, .file = file, .why = why};
     c->prefix = "";
     if (!weir_checkpoint_find(file, lm_name(c, LM_TOKENS, -1, false, name)))
         c->prefix = table[c->names].prefix;

@@ -370,7 +370,7 @@ static int open_session(trainer *t)
 {
     t->base_rss = measure_rss();
     t->session = weir_session_open(t->plan, .workers = t->opts.workers, .pin = t->opts.pin,
-                                   .check_finite = t->opts.check_finite,
+                                   .check_finite = t->opts.check_finite, .weights = t->start.weights,
                                    .trace = t->opts.trace ? t->trace : NULL);
     if (!t->session)
         return options_failed(t->program);

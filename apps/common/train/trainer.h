@@ -124,6 +124,7 @@ typedef struct trainer_judge {
 typedef struct trainer_start {
     bool (*give)(void *ctx, weir_session *session, const weir_plan *plan);
     void *ctx;
+    const char *weights; /* that mapped parameters are in (weir_session_open); NULL: there are none */
 } trainer_start;
 
 typedef struct trainer {
