@@ -43,7 +43,7 @@ struct quantize_tensor *quantize_add(struct quantize *q, const char *name, const
     struct quantize_tensor *t = NULL;
     const struct gguf_type *type = from && !from->dtype ? NULL : type_of(q, name, shape, from);
     if (!type)
-        tensors_failed("%s: tensor %s: %s", q->from, name, from->unread ? from->unread : "its type is none of a GGUF file");
+        tensors_failed("%s: tensor %s: %s", q->from, name, from && from->unread ? from->unread : "its type is none of a GGUF file");
     else if (!(t = POOL_PUSH(&q->pool, &q->tensors)))
         tensors_failed("no memory for tensor %s", name);
     else

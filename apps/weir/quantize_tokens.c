@@ -182,8 +182,10 @@ static bool take_scores(struct tokens *x)
     const json_t *merge;
     size_t rank;
     json_int_t last = -1;
+    bool ok = true;
     char *text = malloc(MERGE_BYTES);
-    bool ok = (text && x->score) || tensors_failed("no memory");
+    if (!text)
+        return tensors_failed("no memory");
     json_array_foreach(json_object_get(json_object_get(x->json, "model"), "merges"), rank, merge)
         ok = ok && score_merge(x, merge, rank, text, &last);
     free(text);
@@ -197,6 +199,8 @@ static bool put_scores(struct tokens *x)
     const struct tokenizer *t = x->t;
     const bool spaced = t->normal.space || (t->split.count && t->split.stage[0].space != SPLIT_NO_SPACE);
     x->score = calloc((size_t)x->size + 1, sizeof *x->score);
+    if (!x->score)
+        return tensors_failed("no memory");
     if (t->normal.form || t->split.count > 1 || !t->bpe.falls_back || t->bpe.vocab.size < x->size)
         return cannot(x, t->bpe.vocab.size < x->size ? "the model has more tokens" : "it is not as the BPE models of SentencePiece");
     for (uint32_t i = 0; i < x->size; i++)
@@ -293,8 +297,8 @@ bool quantize_tokens(struct quantize *q)
     bool ok = read_json(&x, path);
     if (ok && json_is_array(json_object_get(x.json, "vocab")))
         ok = other_tokenizer(path);
-    else if (ok)
-        ok = ((x.t = tokenizer_read(q->from)) || tensors_failed("%s", tokens_error())) && put(&x);
+    x.t = ok ? tokenizer_read(q->from) : NULL;
+    ok = ok && (x.t ? put(&x) : tensors_failed("%s", tokens_error()));
     tokenizer_free(x.t);
     json_decref(x.json);
     free(x.text);

@@ -30,7 +30,7 @@ bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why);
 /* Compares c->weights with the config: every tensor is there in its shape, and none besides. Finds c->prefix. */
 bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why);
 
-/* What Llama 3's scaling divides the frequency of pair i by (Dubey et al. 2024). */
+/* The divisor that Llama 3's scaling has for the frequency of pair i (Dubey et al. 2024). */
 double lm_rope_divisor(const lm_config *c, const weir_rope_scaling *s, int i);
 
 /* Whether a parameter may stay in the file: a matrix [out, in] of a type that products read. */
