@@ -187,10 +187,12 @@ static bool make_way_of(void *ctx)
 static int quantize(struct convert *c)
 {
     const checkpoint_quantize_opts opts = {c->from, c->to, c->quantize, c->merge};
-    const bool ok = checkpoint_quantize_may(&opts) && (c->force || make_way(c)) && (checkpoint_quantize(&opts, make_way_of, c) || unmove(c));
-    if (ok)
-        tell_aside(c);
-    return ok ? 0 : failed();
+    if (!checkpoint_quantize_may(&opts))
+        return options_wrong(program, "%s", tensors_error());
+    if ((!c->force && !make_way(c)) || (!checkpoint_quantize(&opts, make_way_of, c) && !unmove(c)))
+        return failed();
+    tell_aside(c);
+    return 0;
 }
 
 static bool convert(struct convert *c, struct tensors *t)
@@ -227,6 +229,17 @@ static int report(const struct convert *c, const struct tensors *t)
     return 0;
 }
 
+/* -1: the options go together; else the exit status. */
+static int check_options(const struct convert *c)
+{
+    const char *with = c->map ? "--map" : c->npy ? "--npy" : c->all ? "--all" : c->quantize && c->skip_unread ? "--skip-unread" : NULL;
+    if (c->reverse && !c->map)
+        return options_wrong(program, "--reverse needs --map");
+    if (with && (c->quantize || c->merge))
+        return options_wrong(program, "%s writes a model's weights; it cannot be used with %s", c->quantize ? "--quantize" : "--merge", with);
+    return -1;
+}
+
 int checkpoint_convert(int argc, char **argv)
 {
     char found[PATHS_BYTES], merged[PATHS_BYTES], near[KEEP_NEAR_BYTES];
@@ -255,14 +268,7 @@ int checkpoint_convert(int argc, char **argv)
                                argv);
     if (status >= 0)
         return status;
-    if (c.reverse && !c.map)
-        return options_wrong(program, "--reverse needs --map");
-    if (c.quantize && (c.map || c.npy || c.all || c.skip_unread))
-        return options_wrong(program, "--quantize writes a model's weights; it cannot be used with %s",
-                             c.map ? "--map" : c.npy ? "--npy" : c.all ? "--all" : "--skip-unread");
-    if (c.merge && (c.map || c.npy || c.all))
-        return options_wrong(program, "--merge writes a model's weights; it cannot be used with %s", c.map ? "--map" : c.npy ? "--npy" : "--all");
-    if ((status = find_map(&c, found)) >= 0)
+    if ((status = check_options(&c)) >= 0 || (status = find_map(&c, found)) >= 0)
         return status;
     if (access(c.from, F_OK) && errno != ENOENT)
         return options_wrong(program, "cannot read %s: %s", c.from, strerror(errno));

@@ -14,8 +14,8 @@
  *     whole numbers                                   as they are stored
  *
  * A tensor that has its type already is copied bit by bit. A slice has at most QUANTIZE_SLICE elements, or one row of the first
- * dimension, or a head whose rows change places; so memory does not grow with the model. Functions that fail leave tensors_error() and return false. One
- * thread.
+ * dimension, or a head whose rows change places; so memory does not grow with the model. Functions that fail leave tensors_error()
+ * and return false. One thread.
  */
 #ifndef APPS_WEIR_QUANTIZE_H
 #define APPS_WEIR_QUANTIZE_H

@@ -300,13 +300,29 @@ Test(quantize, an_adapter_is_merged_before_weights_are_quantised)
              "cmp $T/merged.gguf $T/of-merged.gguf && ! cmp -s $T/merged.gguf $T/base.gguf");
 }
 
+static void read_q(const char *name, float *to)
+{
+    weir_checkpoint *c = weir_checkpoint_open(folder_path("%s.gguf", name));
+    cr_assert(c, "%s", weir_error());
+    weir_array value = {to, WEIR_F32, {2, {32, 32}}};
+    cr_assert(!weir_checkpoint_read(c, stored_as(c, "blk.1.attn_q.weight", "Q8_0"), 0, NULL, &value), "%s", weir_error());
+    weir_checkpoint_close(c);
+}
+
 Test(quantize, an_adapter_is_merged_into_a_gguf_file)
 {
     make_adapter();
-    must_run("weir checkpoint convert $T/llama $T/base.gguf --quantize q8_0; weir checkpoint convert $T/base.gguf $T/merged.gguf --merge $T/runs "
-             "--quantize q8_0; weir checkpoint convert $T/llama $T/want.gguf --merge $T/runs --quantize q8_0; "
-             "weir checkpoint convert $T/merged.gguf $T/merged; weir checkpoint convert $T/want.gguf $T/want.safetensors");
+    must_run("weir checkpoint convert $T/llama $T/base.gguf --quantize q8_0 && weir checkpoint convert $T/base.gguf $T/merged.gguf --merge $T/runs "
+             "--quantize q8_0 && weir checkpoint convert $T/llama $T/want.gguf --merge $T/runs --quantize q8_0");
     cr_expect_neq(run("cmp -s $T/base.gguf $T/merged.gguf"), 0);
+    static float got[32 * 32], want[32 * 32], before[32 * 32];
+    read_q("merged", got), read_q("want", want), read_q("base", before);
+    double change = 0, fault = 0;
+    for (int i = 0; i < 32 * 32; i++) {
+        change += fabs((double)want[i] - (double)before[i]);
+        fault += fabs((double)want[i] - (double)got[i]);
+    }
+    cr_expect_lt(fault, 0.2 * change, "%g of %g", fault, change);
     must_run(APPS_BIN "/weir-gpt --model $T/merged.gguf --prompt ab --sample 3");
 }
 
@@ -326,11 +342,11 @@ Test(quantize, a_file_that_is_in_the_way_stays)
 Test(quantize, what_cannot_be_quantised_is_one_sentence)
 {
     write_gguf(folder_path("m.gguf"), NULL);
-    refuses("weir checkpoint convert $T/m.gguf $T/x.gguf --quantize q5_1", 1, "--quantize q5_1: q8_0 and q4_0 are allowed");
-    refuses("weir checkpoint convert $T/m.gguf $T/x.safetensors --quantize q8_0", 1, "x.safetensors: --quantize writes a GGUF file, whose name ends with .gguf");
+    refuses("weir checkpoint convert $T/m.gguf $T/x.gguf --quantize q5_1", 2, "--quantize q5_1: q8_0 and q4_0 are allowed");
+    refuses("weir checkpoint convert $T/m.gguf $T/x.safetensors --quantize q8_0", 2, "x.safetensors: --quantize writes a GGUF file, whose name ends with .gguf");
     refuses("weir checkpoint convert $T/m.gguf $T/x.gguf --quantize q8_0 --all", 2, "it cannot be used with --all");
     must_run("weir checkpoint convert $T/m.gguf $T/m.safetensors");
-    refuses("weir checkpoint convert $T/m.safetensors $T/x.gguf --quantize q8_0", 1, "m.safetensors: --quantize needs a GGUF file, or a Hugging Face folder");
+    refuses("weir checkpoint convert $T/m.safetensors $T/x.gguf --quantize q8_0", 2, "m.safetensors: --quantize needs a GGUF file, or a Hugging Face folder");
     refuses("head -c 200 $T/m.gguf >$T/cut.gguf; weir checkpoint convert $T/cut.gguf $T/x.gguf --quantize q8_0", 1, "cut.gguf: is cut short, or damaged");
     write_gguf(folder_path("split.gguf"), "split.count");
     refuses("weir checkpoint convert $T/split.gguf $T/x.gguf --quantize q8_0", 1, "split.gguf: is one of 3 files of a model");
