@@ -53,7 +53,7 @@ Test(plan_run, compiled_plans_run_between_guards, .timeout = 60)
     for (int i = 0; i < SMALL_PLANS; i++) {
         weir_plan *compiled = small_plan(i), *plan = mutate_room(compiled);
         cr_assert(mutate_tighten(plan), "%s", weir_error());
-        cr_assert(untrusted_small(plan));
+        cr_assert(untrusted_small(plan), "plan %d has %llu bytes", i, (unsigned long long)weir_plan_bytes(plan, -1));
         cr_expect_gt(untrusted_calls(plan, SEED), 20);
         cr_expect(untrusted_run(plan, SEED), "%s", weir_error());
         weir_plan_free(compiled);
