@@ -19,7 +19,7 @@ enum {
     ITEMS_MAX = 1 << 16,           /* of a tensor, empty dimensions left out: what a kernel may count to */
     SPACE_BYTES_MAX = 1 << 23,
     FIRINGS_MAX = 2000,
-    SLOT_BYTES = ITEMS_MAX * 4,    /* room for one operand, and for scratch */
+    SLOT_BYTES = ITEMS_MAX * 16,   /* room for one operand, and for scratch */
     GUARD_BYTES = 1 << 16,         /* at least a page, on any machine */
     SLOTS = WEIR_ARGS_MAX + 8 + 4 + 1,
     PATIENCE_S = 60
