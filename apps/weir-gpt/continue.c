@@ -2,28 +2,33 @@
 #include "apps/weir-gpt/continue.h"
 
 #include "apps/common/model/shown.h"
+#include "apps/common/ranks.h"
 #include "apps/common/train/interrupt.h"
 #include "apps/weir-gpt/speaker.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* The first rank speaks for all. */
 static void show_byte(void *ctx, unsigned char byte)
 {
-    shown_byte(ctx, byte);
+    if (ranks_first())
+        shown_byte(ctx, byte);
 }
 
 static int write_text(struct speaker *s, const sample_opts *opts)
 {
     struct shown shown = {.to = stdout};
     for (const char *c = opts->prompt; *c; c++)
-        shown_byte(&shown, (unsigned char)*c);
+        show_byte(&shown, (unsigned char)*c);
     const speaker_ending how = speaker_write(s, opts->bytes, false, show_byte, &shown);
-    shown_end(&shown);
-    putchar('\n');
     if (how == SPEAKER_FAILED)
         return 1;
-    speaker_tell(s);
+    if (ranks_first()) {
+        shown_end(&shown);
+        putchar('\n');
+        speaker_tell(s);
+    }
     return interrupt_caught() ? interrupt_status(interrupt_caught()) : 0;
 }
 

@@ -237,7 +237,7 @@ static int run_program(int argc, char **argv, struct tokenizer **read)
         return finetune(&t, &tune, &data, &c, lr, &spec);
     sample.tp = c.layout.tp;
     if (status < 0 && tune.model)
-        return !ranks_first() ? 0 : sample.chat ? chat(program, tune.model, &sample) : continue_text(program, tune.model, &sample);
+        return !sample.chat ? continue_text(program, tune.model, &sample) : ranks_first() ? chat(program, tune.model, &sample) : 0;
     set_sizes(&c);
     if (status < 0 && loaded)
         return ranks_first() ? load_and_write(loaded, &data, c, &sample) : 0;

@@ -3,6 +3,7 @@
 
 #include "apps/common/measure.h"
 #include "apps/common/options.h"
+#include "apps/common/ranks.h"
 #include "apps/common/tokens/chat.h"
 #include "apps/common/train/interrupt.h"
 
@@ -99,8 +100,12 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64
     weir_graph *graph = lm_graph(c);
     s->plan = weir_compile(graph);
     weir_graph_free(graph);
-    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = true}, .weights = lm_mapped(c)) : NULL;
-    return s->session && !lm_load(s->session, c) ? load_adapter(s, opts->adapter) : options_failed(s->program);
+    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = opts->chat}, .weights = lm_mapped(c)) : NULL;
+    if (!s->session || lm_load(s->session, c))
+        return options_failed(s->program);
+    if (!ranks_has_device(s->session))
+        return options_wrong(s->program, "--tp %d: so many devices share the model, and each process needs one of them", c->tp);
+    return load_adapter(s, opts->adapter);
 }
 
 void speaker_close(struct speaker *s)
@@ -185,8 +190,8 @@ static speaker_ending write_token(struct speaker *s, stops_put_fn put, void *ctx
     if (s->ids.count > s->room)
         return SPEAKER_FULL;
     const double start = measure_seconds();
-    if (read_tokens(s))
-        return options_failed(s->program), SPEAKER_FAILED;
+    if (read_tokens(s)) /* after ^C another rank may have left already */
+        return interrupt_caught() ? SPEAKER_INTERRUPTED : (options_failed(s->program), SPEAKER_FAILED);
     if (s->run < s->ids.count)
         return SPEAKER_INTERRUPTED;
     const int32_t next = sampler_choose(s->sampler, s->logits);

@@ -13,6 +13,8 @@
  * Keys and values of tokens that have been run are kept. So a text that begins as the one before costs only what is new. Tokens are run
  * in chunks, and one by one where few are left.
  *
+ * Every rank of a session runs the same tokens: each pulls the same logits, and draws by the same numbers. A chat has one process.
+ *
  * An interrupt (interrupt.h) ends reading and writing after the chunk or token. One thread.
  */
 #ifndef APPS_WEIR_GPT_SPEAKER_H

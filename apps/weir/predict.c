@@ -140,7 +140,7 @@ int command_predict(int argc, char **argv)
         status = command_load_ops(program, &objects);
     weir_plan *plan = status < 0 ? command_load(program, path, &status) : NULL;
     weir_rates *rates = plan ? weir_rates_load(rates_path) : NULL;
-    weir_prediction p;
+    weir_prediction p = {0};
     const char *changes[OPTIONS_LIST_MAX + 1] = {NULL};
     memcpy(changes, set.value, (size_t)set.count * sizeof *changes);
     if (plan)

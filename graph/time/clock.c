@@ -8,23 +8,18 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/prove/game.h"
+#include "graph/plan/prove/heap.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum event_kind { EVENT_END, EVENT_READY, EVENT_FREE };
-
-typedef struct event {
-    uint64_t time, number;
-    uint32_t kind, id; /* an actor, or a port */
-} event;
+enum event_kind { EVENT_END, EVENT_READY, EVENT_FREE }; /* of an actor; of a port */
 
 typedef struct played {
     game game;             /* first: what the game hands out is this */
     const clock_spec *spec;
     clock_result *result;
-    event *heap;           /* owned, as all arrays below */
-    size_t heap_count, heap_room;
+    heap heap;             /* owned, as all arrays below */
     uint64_t now, number;
     uint32_t *waiting;     /* per worker: the first actor that waits for it, or PLAN_NONE */
     uint32_t *after;       /* per actor: the next one there */
@@ -43,48 +38,11 @@ typedef struct played {
     bool failed;           /* no memory */
 } played;
 
-/* ---- what will happen ---- */
+/* ---- events ---- */
 
-static bool earlier(const event *a, const event *b)
+static void add_event(played *x, uint64_t time, enum event_kind kind, uint32_t id)
 {
-    return a->time != b->time ? a->time < b->time : a->number < b->number;
-}
-
-static bool heap_grow(played *x)
-{
-    const size_t room = x->heap_room ? 2 * x->heap_room : 1024;
-    event *heap = realloc(x->heap, room * sizeof *heap);
-    x->failed |= !heap;
-    if (!heap)
-        return false;
-    x->heap = heap;
-    x->heap_room = room;
-    return true;
-}
-
-static void heap_push(played *x, uint64_t time, enum event_kind kind, uint32_t id)
-{
-    const event e = {time, x->number++, kind, id};
-    if (x->heap_count == x->heap_room && !heap_grow(x))
-        return;
-    size_t i = x->heap_count++;
-    for (; i && earlier(&e, &x->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        x->heap[i] = x->heap[(i - 1) / 2];
-    x->heap[i] = e;
-}
-
-static event heap_pop(played *x)
-{
-    const event first = x->heap[0], last = x->heap[--x->heap_count];
-    size_t i = 0;
-    for (size_t child = 1; child < x->heap_count; i = child, child = 2 * i + 1) {
-        child += child + 1 < x->heap_count && earlier(&x->heap[child + 1], &x->heap[child]);
-        if (!earlier(&x->heap[child], &last))
-            break;
-        x->heap[i] = x->heap[child];
-    }
-    x->heap[i] = last;
-    return first;
+    x->failed |= !heap_push(&x->heap, (heap_event){time, x->number++, kind, id});
 }
 
 /* ---- workers ---- */
@@ -104,7 +62,7 @@ static void begin(played *x, uint32_t actor, uint32_t worker)
         x->busy[worker] = true;
         x->place[actor] = x->places[worker]++;
     }
-    heap_push(x, x->now + duration, EVENT_END, actor);
+    add_event(x, x->now + duration, EVENT_END, actor);
 }
 
 static void stir(played *x, uint32_t worker)
@@ -155,7 +113,7 @@ static void tell(game *g, uint32_t port, bool freed)
     if (reader == producer)
         game_told(g, port, freed);
     else
-        heap_push(x, x->now + x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
+        add_event(x, x->now + x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
 }
 
 /* ---- steps ---- */
@@ -244,11 +202,11 @@ static void play(played *x)
     for (;;) {
         while (x->stirred_count)
             worker_go_on(x, x->stirred[--x->stirred_count]);
-        if (!x->heap_count || x->failed || repeats(x) || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH))
+        if (!x->heap.count || x->failed || repeats(x) || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH))
             return;
-        x->now = x->heap[0].time;
-        while (x->heap_count && x->heap[0].time == x->now) {
-            const event e = heap_pop(x);
+        x->now = x->heap.events[0].time;
+        while (x->heap.count && x->heap.events[0].time == x->now) {
+            const heap_event e = heap_pop(&x->heap);
             if (e.kind == EVENT_END)
                 end(x, e.id);
             else
@@ -307,7 +265,7 @@ static bool played_new(played *x)
 static void played_free(played *x)
 {
     game_free(&x->game);
-    free(x->heap);
+    free(x->heap.events);
     free(x->waiting);
     free(x->after);
     free(x->began);

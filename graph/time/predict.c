@@ -51,7 +51,7 @@ static void deal_rank(prediction *p, uint32_t rank, uint32_t most, uint32_t *num
     }
     const uint32_t count = devices < limit ? devices : limit;
     for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (computes(plan, q) && plan->spaces[plan->queues[q].space.i].rank == rank)
+        if (count && computes(plan, q) && plan->spaces[plan->queues[q].space.i].rank == rank)
             p->worker[q] = first + number[plan->queues[q].space.i] % count;
     p->workers += count;
     for (uint32_t q = 0; q < plan->queues_count; q++)
@@ -228,9 +228,10 @@ weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir
     text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
     status = status ? status : changes_read(&p.changes, plan, opts.set, call);
     status = status ? status : deal_workers(&p);
+    uint32_t *const worker = p.worker, *const rank_of = p.rank_of;
     status = status ? status : play(&p, to);
     changes_free(&p.changes);
-    free(p.worker);
-    free(p.rank_of);
+    free(worker);
+    free(rank_of);
     return status;
 }

@@ -1,12 +1,10 @@
 /* weir/time.h: how long a step of a plan will take, before it runs.
  *
- *     weir_rates *rates = weir_measure(&plan, 1);                         once on each kind of machine
- *     weir_rates_save(rates, "machine.rates");
- *
  *     weir_prediction p;
- *     weir_rates *rates = weir_rates_load("machine.rates");
- *     if (!weir_predict(plan, rates, &p))
- *         printf("%.3f ms a step\n", 1e3 * p.step_s);
+ *     weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1);
+ *     if (rates && !weir_predict(plan, rates, &p))
+ *         plan_is_fast = p.step_s < 0.010;
+ *     weir_rates_free(rates);
  *
  * A plan says what is computed, where, and who waits for whom, so its time follows from how long each kernel takes and how long
  * a message takes. *Rates* are these times, measured on a machine. A prediction plays the plan against a clock with them, in

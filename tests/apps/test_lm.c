@@ -35,11 +35,11 @@ static int run_chunks(struct lm_run *r, const char *name, int from)
     return from;
 }
 
-Test(lm, each_family_gives_the_logits_of_the_model_in_double)
+static void expect_families(int tp, bool loaded)
 {
     for (int i = 0; i < lm_case_count; i++) {
         const struct lm_case *of = &lm_cases[i];
-        struct lm_run r;
+        struct lm_run r = {.tp = tp, .loaded = loaded};
         lm_run_open(&r, lm_case_make(of), CHUNK);
         lm_reference(&of->c, text, STEPS, wanted);
         for (int at = 0; at < STEPS; at++) {
@@ -58,6 +58,22 @@ Test(lm, each_family_gives_the_logits_of_the_model_in_double)
     }
 }
 
+Test(lm, each_family_gives_the_logits_of_the_model_in_double)
+{
+    expect_families(1, false);
+}
+
+Test(lm, devices_that_share_a_model_give_its_logits)
+{
+    expect_families(2, false);
+    expect_families(3, false);
+}
+
+Test(lm, a_model_that_is_loaded_gives_its_logits)
+{
+    expect_families(1, true);
+}
+
 Test(lm, what_was_read_is_what_the_file_says)
 {
     for (int i = 0; i < lm_case_count; i++) {
@@ -74,7 +90,7 @@ Test(lm, what_was_read_is_what_the_file_says)
 
 Test(lm, only_rows_that_are_there_are_kept)
 {
-    struct lm_run r;
+    struct lm_run r = {0};
     lm_run_open(&r, lm_case_make(lm_case_named("qwen2")), CHUNK);
     cr_expect_eq(lm_keep(r.session, &r.c, 0, CHUNK + 1), WEIR_E_ARGUMENT);
     cr_expect_eq(lm_keep(r.session, &r.c, 14, 3), WEIR_E_ARGUMENT);

@@ -182,7 +182,7 @@ static double compare_logits(const char *path, weir_checkpoint *expected)
     int32_t tokens[VALUES_MAX] = {0};
     static float logits[VALUES_MAX], got[96];
     weir_shape shape;
-    struct lm_run r;
+    struct lm_run r = {0};
     double most = 0;
     const int count = take(expected, "tokens", WEIR_I32, tokens, &shape);
     take(expected, "logits", WEIR_F32, logits, &shape);

@@ -84,6 +84,14 @@ Test(writing, a_prompt_in_chunks_gives_the_text_that_its_tokens_give_one_by_one)
     }
 }
 
+Test(writing, devices_and_processes_that_share_a_model_write_its_text)
+{
+    make_model(400);
+    const char *alone = text_of(GPT "--prompt 'the quick brown fox jumps' --sample 30 --seed 3");
+    cr_expect_str_eq(alone, text_of(GPT "--tp 2 --prompt 'the quick brown fox jumps' --sample 30 --seed 3"));
+    cr_expect_str_eq(alone, text_of(APPS_BIN "/weir launch -n 2 --no-prefix " GPT "--tp 2 --prompt 'the quick brown fox jumps' --sample 30 --seed 3"));
+}
+
 Test(writing, a_seed_gives_one_text)
 {
     make_model(400);

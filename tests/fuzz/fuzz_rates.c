@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_rates.c: bytes that claim to be a file of rates. The first line and the hash of the last are made right, so that
- * the lines between are read. What was read is written, and read again as the same. */
+ * the lines between are read. Rates that were read are written, and read again as the same. */
 #include "graph/base/base.h"
 #include "graph/time/rates.h"
 #include "tests/fuzz/fuzz.h"

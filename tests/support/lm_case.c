@@ -189,11 +189,13 @@ void lm_run_open(struct lm_run *r, const char *path, int chunk)
     cr_assert(lm_read(path, &r->c, why, sizeof why), "%s", why);
     r->c.logits = true;
     r->c.chunk = chunk;
+    r->c.stored = r->c.f32_activations = !r->loaded;
+    r->c.tp = r->tp;
     weir_graph *g = lm_graph(&r->c);
     r->plan = weir_compile(g);
     cr_assert(r->plan, "%s: %s", path, weir_error());
     weir_graph_free(g);
-    r->session = weir_session_open(r->plan, .workers = 1, .cluster = {.alone = true});
+    r->session = weir_session_open(r->plan, .workers = 1, .cluster = {.alone = true}, .weights = lm_mapped(&r->c));
     cr_assert(r->session, "%s", weir_error());
     cr_assert_eq(lm_load(r->session, &r->c), WEIR_OK, "%s", weir_error());
 }

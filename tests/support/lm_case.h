@@ -21,8 +21,10 @@ const char *lm_case_make(const struct lm_case *of);
 /* A GGUF file with a tokenizer of bytes and chats in ChatML; `without` is a key that is left out [none]. */
 const char *lm_case_gguf(const struct lm_case *of, const char *without);
 
-/* A session of a model that was read. Steps fail the test when they do not succeed. */
+/* A session of a model that was read, whose matrices stay in the file, and are exact. Steps fail the test when they do not succeed. */
 struct lm_run {
+    int tp;      /* devices that share each matrix [1] */
+    bool loaded; /* all parameters are loaded as f32 */
     lm_config c;
     weir_plan *plan;
     weir_session *session;

@@ -27,7 +27,7 @@ weir_tensor *lm_adapter_adapt(void *ctx, weir_tensor *x, weir_tensor *base, cons
 /* After the graph was built: whether each target was found. False: a sentence without a file's name. */
 bool lm_adapter_used(const lm_adapter *beside, char *why, size_t why_bytes);
 
-/* What transformers calls the layer: "model.layers.0.self_attn.q_proj". */
+/* The name of the layer in transformers: "model.layers.0.self_attn.q_proj". */
 const char *lm_adapter_module(const lm_config *c, lm_part part, int block, char name[LM_NAME_BYTES]);
 
 /* For adapter_files; `ctx` is the lm_config. */

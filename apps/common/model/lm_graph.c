@@ -150,24 +150,24 @@ static weir_dtype kept_dtype(const lm_config *c)
     return c->kept ? c->kept : WEIR_F32;
 }
 
-static weir_tensor *kept_state(const pass *p, int block, bool values)
+/* By heads over TP, where these can be dealt evenly. lm_keep() relies on it that all states of a block are laid out alike. */
+static weir_tensor *kept_state(const pass *p, const char *name, int rows)
 {
     const lm_config *c = p->c;
-    char name[LM_NAME_BYTES];
-    return weir_state(p->graph, kept_dtype(c), {1, c->room, c->head_dim * c->kv_heads}, .name = lm_state_name(block, values, name));
+    const weir_sbp by_head = c->kv_heads % p->layout.tp == 0 ? WEIR_S(2) : WEIR_B;
+    return weir_state(p->graph, kept_dtype(c), {1, rows, c->head_dim * c->kv_heads}, .name = name, .sbp = {[DP] = WEIR_B, [TP] = by_head});
 }
 
 /* Keeps the rows for later steps: at their place, or for lm_keep(). */
 static void keep(const pass *p, weir_tensor *state, weir_tensor *rows, int block, bool values)
 {
-    const lm_config *c = p->c;
     char name[LM_NAME_BYTES], fresh[LM_NAME_BYTES + 4];
     if (!p->prompt) {
         weir_state_append(state, rows, p->position);
         return;
     }
     snprintf(fresh, sizeof fresh, "%s.new", lm_state_name(block, values, name));
-    weir_state_set(weir_state(p->graph, kept_dtype(c), {1, p->rows, c->head_dim * c->kv_heads}, .name = fresh), rows);
+    weir_state_set(kept_state(p, fresh, p->rows), rows);
 }
 
 static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_tensor *v, int block)
@@ -176,7 +176,9 @@ static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_t
     const int window = c->layer[block].windowed ? c->window : 0;
     if (!p->position)
         return weir_attention(q, k, v, .heads = c->heads, .kv_heads = c->kv_heads, .window = window, .causal = true);
-    weir_tensor *keys = kept_state(p, block, false), *values = kept_state(p, block, true);
+    char name[LM_NAME_BYTES];
+    weir_tensor *keys = kept_state(p, lm_state_name(block, false, name), c->room);
+    weir_tensor *values = kept_state(p, lm_state_name(block, true, name), c->room);
     if (kept_dtype(c) != WEIR_F32)
         k = weir_cast(k, kept_dtype(c)), v = weir_cast(v, kept_dtype(c));
     weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads, .kv_heads = c->kv_heads, .window = window);

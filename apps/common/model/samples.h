@@ -60,7 +60,7 @@ void samples_fill(const samples_range *r, int64_t first, bool labels, const weir
 /* The same in the order of the files, and once: rows beyond the last sample have no label that counts. */
 void samples_fill_once(const samples_range *r, int64_t first, bool labels, const weir_view *dst);
 
-/* Of the ids and of which count. */
+/* A hash of the ids, and of which of them count. */
 uint64_t samples_hash(const samples *s);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { LINE_BYTES_MAX = 64 << 20, MESSAGES_MAX = 4096 };
 
-/* What is being read. */
+/* A file that is being read. */
 typedef struct reading {
     const samples_reader *r;
     const char *path;

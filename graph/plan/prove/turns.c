@@ -8,18 +8,14 @@
 
 #include "graph/base/error.h"
 #include "graph/plan/prove/game.h"
+#include "graph/plan/prove/heap.h"
 
 #include <stdlib.h>
 
-typedef struct event {
-    uint64_t tick;
-    uint32_t priority, actor;
-} event;
-
 typedef struct clocked {
     game game;             /* first: what the game hands out is this */
-    event *heap;           /* owned, all below too: firings under way, the earliest first */
-    uint32_t heap_count;
+    heap heap;             /* owned, all below too: firings under way */
+    bool failed;           /* no memory */
     uint64_t now;
     uint32_t *waiting;     /* per queue: the first actor that waits for it, or PLAN_NONE */
     uint32_t *after;       /* per actor: the next one there */
@@ -30,37 +26,6 @@ typedef struct clocked {
     uint32_t *turns;       /* collectives, as they fired */
     uint32_t turn_count;
 } clocked;
-
-/* ---- what is under way ---- */
-
-static bool earlier(const event *a, const event *b)
-{
-    if (a->tick != b->tick)
-        return a->tick < b->tick;
-    return a->priority != b->priority ? a->priority < b->priority : a->actor < b->actor;
-}
-
-static void heap_push(clocked *x, event e)
-{
-    uint32_t i = x->heap_count++;
-    for (; i && earlier(&e, &x->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        x->heap[i] = x->heap[(i - 1) / 2];
-    x->heap[i] = e;
-}
-
-static event heap_pop(clocked *x)
-{
-    event first = x->heap[0], last = x->heap[--x->heap_count];
-    uint32_t i = 0;
-    for (uint32_t child = 1; child < x->heap_count; i = child, child = 2 * i + 1) {
-        child += child + 1 < x->heap_count && earlier(&x->heap[child + 1], &x->heap[child]);
-        if (!earlier(&x->heap[child], &last))
-            break;
-        x->heap[i] = x->heap[child];
-    }
-    x->heap[i] = last;
-    return first;
-}
 
 /* ---- queues ---- */
 
@@ -76,7 +41,8 @@ static void begin(clocked *x, uint32_t actor)
     bool long_one = takes_time(&x->game, actor);
     if (long_one)
         x->busy[of->queue.i] = true;
-    heap_push(x, (event){x->now + (long_one ? 1 + (uint64_t)of->kernels.count : 0), of->priority, actor});
+    const uint64_t tick = x->now + (long_one ? 1 + (uint64_t)of->kernels.count : 0);
+    x->failed |= !heap_push(&x->heap, (heap_event){.time = tick, .tie = (uint64_t)of->priority << 32 | actor, .id = actor});
 }
 
 static void stir(clocked *x, uint32_t queue)
@@ -137,13 +103,13 @@ static void play(clocked *x)
     for (;;) {
         while (x->stirred_count)
             queue_go_on(x, x->stirred[--x->stirred_count]);
-        if (!x->heap_count)
+        if (!x->heap.count || x->failed)
             return;
-        x->now = x->heap[0].tick;
-        while (x->heap_count && x->heap[0].tick == x->now) {
-            event e = heap_pop(x);
-            end(x, e.actor);
-            game_fire(&x->game, e.actor);
+        x->now = x->heap.events[0].time;
+        while (x->heap.count && x->heap.events[0].time == x->now) {
+            const uint32_t actor = heap_pop(&x->heap).id;
+            end(x, actor);
+            game_fire(&x->game, actor);
         }
     }
 }
@@ -170,7 +136,6 @@ static void enter_turns(const clocked *x, weir_plan *plan)
 
 static bool clocked_new(clocked *x, const weir_plan *plan)
 {
-    x->heap = calloc(plan->actors_count + (size_t)1, sizeof *x->heap);
     x->waiting = malloc((plan->queues_count + (size_t)1) * sizeof *x->waiting);
     x->after = calloc(plan->actors_count + (size_t)1, sizeof *x->after);
     x->busy = calloc(plan->queues_count + (size_t)1, sizeof *x->busy);
@@ -179,14 +144,14 @@ static bool clocked_new(clocked *x, const weir_plan *plan)
     x->turns = calloc(plan->turns_count + (size_t)1, sizeof *x->turns);
     for (uint32_t q = 0; x->waiting && q < plan->queues_count; q++)
         x->waiting[q] = PLAN_NONE;
-    return x->heap && x->waiting && x->after && x->busy && x->stirred && x->is_stirred && x->turns &&
+    return x->waiting && x->after && x->busy && x->stirred && x->is_stirred && x->turns &&
            !game_init(&x->game, plan, false);
 }
 
 static void clocked_free(clocked *x)
 {
     game_free(&x->game);
-    free(x->heap);
+    free(x->heap.events);
     free(x->waiting);
     free(x->after);
     free(x->busy);
@@ -212,6 +177,9 @@ bool plan_order_turns(weir_plan *plan)
     if (ok) {
         x.game.ready = ready;
         play(&x);
+        ok = !x.failed;
+    }
+    if (ok) {
         add_missing(&x);
         enter_turns(&x, plan);
     }
