@@ -1,21 +1,21 @@
 """A language model of a GGUF file: `weir-gpt` and llama.cpp in turns.
 
-    chrt -f 50 llama_speed.py BIN FILE.gguf [--turns 5] [--threads 1 2] [--tokens 128] [--prompts 241 512] [--memory]
+    chrt -f 50 llama_speed.py BIN FILE.gguf [--turns 5] [--threads 1 2] [--tokens 128] [--prompts 16 241 512] [--memory]
 
 The package llama-cpp-python has to be built for this machine: CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary :all: llama-cpp-python.
 weir-gpt runs as users run it, in the default mode, each time in a new process. Its figures are those that it prints. llama.cpp has
 read the prompt once before its time is taken. A line gives the least, the median and the most of all turns:
 
-    decode    tokens/s of --tokens tokens behind a prompt of 16
-    read      tokens/s of a prompt of about so many tokens
+    read      tokens/s of a prompt of so many tokens
+    decode    tokens/s of --tokens tokens behind it; beside them a loop that reads the file's bytes once for each token
     first     ms from the start to the first token of a prompt of 16; of llama.cpp without Python's own start
 
---memory adds the largest proportional set size (PSS) of weir-gpt for a text of 1,024 tokens, and what it grows by while it writes 10,000
-tokens in several texts.
+--memory adds the largest proportional set size (PSS) of weir-gpt for a text of 1,024 tokens.
 """
 import argparse
 import ctypes
 import json
+import multiprocessing.pool
 import os
 import re
 import statistics
@@ -23,14 +23,15 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+
+FIRST = 16
 TEXT = os.path.join(os.path.dirname(__file__), "../../docs/design.md")
 
 
 # ---- llama.cpp, in a process of its own ----
 
 def peer(path, threads, ids, tokens):
-    import llama_cpp
-    import numpy as np
     from llama_cpp import llama_cpp as lib
     quiet = lib.llama_log_callback(lambda level, text, data: None)
     lib.llama_log_set(quiet, None)
@@ -98,6 +99,15 @@ def text_of(args, count):
     return done.stdout.rstrip("\n")
 
 
+def loop(args, threads):
+    """Tokens/s if a token were the sum of the file's bytes."""
+    parts = np.array_split(np.memmap(args.file, np.int64, "r", shape=(os.path.getsize(args.file) // 8,)), threads)
+    start = time.perf_counter()
+    for _ in range(16):
+        list(args.pool.map(np.sum, parts))
+    return 16 / (time.perf_counter() - start)
+
+
 # ---- memory ----
 
 def pss(process):
@@ -120,11 +130,30 @@ def largest_pss(run):
 
 # ---- all ----
 
-def show(name, unit, turns, key):
-    ours, theirs = ([t[side][key] for t in turns] for side in range(2))
-    values = [f"{min(v):.0f} {statistics.median(v):.0f} {max(v):.0f}" for v in (ours, theirs)]
-    print(f"{name:24} weir {values[0]:>16} {unit}   llama.cpp {values[1]:>16} {unit}   ratio {statistics.median(a / b for a, b in zip(ours, theirs)):.2f}",
-          flush=True)
+def spread(values):
+    return f"{min(values):.0f} {statistics.median(values):.0f} {max(values):.0f}"
+
+
+def show(name, unit, turns, key, more=""):
+    ours, theirs = ([turn[side][key] for turn in turns] for side in range(2))
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs))
+    print(f"{name:28} weir {spread(ours):>16}   llama.cpp {spread(theirs):>16} {unit}   ratio {ratio:.2f}{more}", flush=True)
+
+
+def compare(args, threads, count):
+    text = text_of(args, count)
+    ids = tokens_of(args, text)
+    turns = [(weir(args, threads, text, args.tokens), llama(args, threads, ids, args.tokens), loop(args, threads)) for _ in range(args.turns)]
+    share = statistics.median(turn[0]["decode"] / turn[2] for turn in turns)
+    show(f"{threads} threads, read {len(ids)}", "tokens/s", turns, "read")
+    show(f"{threads} threads, decode behind {len(ids)}", "tokens/s", turns, "decode", f"   loop {spread([turn[2] for turn in turns])}, share {share:.2f}")
+
+
+def first_token(args, threads):
+    text = text_of(args, FIRST)
+    ids = tokens_of(args, text)
+    turns = [(weir(args, threads, text, 1), llama(args, threads, ids, 1)) for _ in range(args.turns)]
+    show(f"{threads} threads, first of {len(ids)}", "ms", turns, "first")
 
 
 def main():
@@ -134,22 +163,17 @@ def main():
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--prompts", type=int, nargs="*", default=[241, 512])
+    parser.add_argument("--prompts", type=int, nargs="*", default=[16, 241, 512])
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:
         return peer(args.file, args.threads[0], json.load(sys.stdin), args.tokens)
+    args.pool = multiprocessing.pool.ThreadPool(max(args.threads))
     for threads in args.threads:
-        for count in (16, *args.prompts):
-            text, tokens = text_of(args, count), args.tokens if count == 16 else 1
-            ids = tokens_of(args, text)
-            turns = [(weir(args, threads, text, tokens), llama(args, threads, ids, tokens)) for _ in range(args.turns)]
-            show(f"{threads} threads, read {len(ids)}", "tokens/s", turns, "read")
-            if count == 16:
-                show(f"{threads} threads, decode", "tokens/s", turns, "decode")
-                turns = [(weir(args, threads, text, 1), llama(args, threads, ids, 1)) for _ in range(args.turns)]
-                show(f"{threads} threads, first token", "ms", turns, "first")
+        for count in args.prompts:
+            compare(args, threads, count)
+        first_token(args, threads)
     if args.memory:
         most, said = largest_pss(command(args, 1, text_of(args, 896), 128))
         print(f"PSS of weir-gpt: {most:.0f} MiB ({said})")
