@@ -1,6 +1,6 @@
 """A language model of a GGUF file: `weir-gpt` and llama.cpp in turns.
 
-    chrt -f 50 llama_speed.py BIN FILE.gguf [--turns 5] [--threads 1 2] [--tokens 128] [--prompts 16 241 512] [--memory]
+    chrt -f 50 llama_speed.py BIN FILE.gguf [--turns 5] [--threads 1 2] [--tokens 128] [--prompts 16 241 512] [--memory LOGITS]
 
 The package llama-cpp-python has to be built for this machine: CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary :all: llama-cpp-python.
 weir-gpt runs as users run it, in the default mode, each time in a new process. Its figures are those that it prints. llama.cpp has
@@ -10,7 +10,8 @@ read the prompt once before its time is taken. A line gives the least, the media
     decode    tokens/s of --tokens tokens behind it; beside them a loop that reads the file's bytes once for each token
     first     ms from the start to the first token of a prompt of 16; of llama.cpp without Python's own start
 
---memory adds the largest proportional set size (PSS) of weir-gpt for a text of 1,024 tokens.
+--memory adds the largest proportional set size (PSS) of weir-gpt for a text of 1,024 tokens, and how much anonymous memory the program
+LOGITS, of lm_logits.c, has at the beginning and at the end of 10,000 tokens of one session. Nothing else may map the file then.
 """
 import argparse
 import ctypes
@@ -25,7 +26,7 @@ import time
 
 import numpy as np
 
-FIRST = 16
+FIRST, VOCAB = 16, 49152
 TEXT = os.path.join(os.path.dirname(__file__), "../../docs/design.md")
 
 
@@ -110,11 +111,11 @@ def loop(args, threads):
 
 # ---- memory ----
 
-def pss(process):
+def memory(process, kind):
     """MiB; 0: it has ended."""
     try:
         with open(f"/proc/{process.pid}/smaps_rollup") as file:
-            return int(re.search(r"^Pss: +(\d+)", file.read(), re.M).group(1)) / 1024
+            return int(re.search(rf"^{kind}: +(\d+)", file.read(), re.M).group(1)) / 1024
     except (OSError, AttributeError):
         return 0
 
@@ -123,9 +124,23 @@ def largest_pss(run):
     most = 0
     with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
-            most = max(most, pss(process))
+            most = max(most, memory(process, "Pss"))
             time.sleep(0.05)
         return most, process.stderr.read().strip()
+
+
+def growth(args):
+    """MiB of anonymous memory behind the first of 20 texts of 502 tokens, and before the last."""
+    lines = b"".join(b"500 %d %d\n" % (504 + i, 1343 + i) for i in range(20))
+    found = []
+    with subprocess.Popen([args.memory, args.file, "rounded"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(lines)
+        process.stdin.close()
+        for _ in range(19):
+            process.stdout.read(502 * 4 * (1 + VOCAB))
+            found.append(memory(process, "Pss_Anon"))
+        process.stdout.read()
+    return found[0], found[-1]
 
 
 # ---- all ----
@@ -164,7 +179,7 @@ def main():
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--prompts", type=int, nargs="*", default=[16, 241, 512])
-    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--memory", metavar="LOGITS")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:
@@ -176,7 +191,8 @@ def main():
         first_token(args, threads)
     if args.memory:
         most, said = largest_pss(command(args, 1, text_of(args, 896), 128))
-        print(f"PSS of weir-gpt: {most:.0f} MiB ({said})")
+        print(f"PSS of weir-gpt: {most:.0f} MiB ({said})", flush=True)
+        print("anonymous memory behind 502 and 9,538 tokens: {:.1f} MiB, {:.1f} MiB".format(*growth(args)))
     return 0
 
 
