@@ -471,7 +471,7 @@ $(OUT)/tests/test_cuda_used: | $(if $(and $(NVCC),$(if $(SAN),,yes)),$(PLUGIN))
 # These suites run the programs.
 $(OUT)/tests/apps/%.o: CPPFLAGS += -DAPPS_BIN='"$(BIN)"'
 $(OUT)/tests/test_apps $(OUT)/tests/test_bench $(OUT)/tests/test_run $(OUT)/tests/test_checkpoint $(OUT)/tests/test_launch $(OUT)/tests/test_launch_hosts \
-$(OUT)/tests/test_events $(OUT)/tests/test_examples $(OUT)/tests/test_onnx_apps $(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_tokens $(OUT)/tests/test_tokenizer $(OUT)/tests/test_chat $(OUT)/tests/test_lm_files $(OUT)/tests/test_writing $(OUT)/tests/test_install $(OUT)/tests/test_guide $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_finetune \
+$(OUT)/tests/test_events $(OUT)/tests/test_examples $(OUT)/tests/test_onnx_apps $(OUT)/tests/test_keep_apps $(OUT)/tests/test_options $(OUT)/tests/test_outputs $(OUT)/tests/test_locale_apps $(OUT)/tests/test_shown $(OUT)/tests/test_words $(OUT)/tests/test_tokens $(OUT)/tests/test_tokenizer $(OUT)/tests/test_chat $(OUT)/tests/test_lm_files $(OUT)/tests/test_writing $(OUT)/tests/test_install $(OUT)/tests/test_guide $(OUT)/tests/test_cuda_devices $(OUT)/tests/test_finetune $(OUT)/tests/test_quantize \
 $(OUT)/tests/test_cuda_apps: | $(PROGRAMS)
 $(OUT)/tests/test_install $(OUT)/tests/test_guide: | $(SHARED)
 

@@ -67,7 +67,7 @@ weir_status weir_checkpoint_may_replace(const char *path)
     if (error_null(path, "weir_checkpoint_may_replace", "path"))
         return WEIR_E_ARGUMENT;
     if (ends_with(path, ".gguf"))
-        return error_set(WEIR_E_IO, "%s: weir writes no GGUF files; name a folder, or a file that ends with .safetensors", path);
+        return error_set(WEIR_E_IO, "%s: a checkpoint cannot be a GGUF file; name a folder, or a file that ends with .safetensors", path);
     return is_single(path) ? may_replace_file(path) : may_replace_folder(path);
 }
 

@@ -9,7 +9,7 @@
 #define CHECKPOINT_LIST(X)                                                            \
     X(ls, "DIR [--json]", "list the checkpoints of a folder, or the contents of one") \
     X(verify, "DIR", "read every byte and compare checksums")                         \
-    X(convert, "FROM TO [--map FILE] [--all]", "convert to and from .safetensors and .npy, and from .gguf")
+    X(convert, "FROM TO [--map FILE] [--all]", "convert to and from .safetensors and .npy, from .gguf, and models to quantised .gguf")
 
 #define X(name, arguments, text) int checkpoint_##name(int argc, char **argv);
 CHECKPOINT_LIST(X)

@@ -1,7 +1,7 @@
 /* weir checkpoint convert: checkpoints to and from one .safetensors file and folders of .npy files, and from .gguf files, with the names of
- * another program if there is a map for them.
+ * another program if there is a map for them; and models to .gguf files with quantised weights (checkpoint_quantize.c).
  *
- * All of it is in memory at once: what fits on a machine to be trained fits there to be converted. It never
+ * All of it is in memory at once, but for --quantize: what fits on a machine to be trained fits there to be converted. It never
  * replaces a file or folder that is not weir's: it refuses, or with --force gives that another name. */
 #define _GNU_SOURCE /* renameat2 */
 #include "apps/common/measure.h"
@@ -12,6 +12,7 @@
 #include "apps/common/tensors.h"
 #include "apps/weir/checkpoint.h"
 #include "apps/weir/checkpoint_merge.h"
+#include "apps/weir/checkpoint_quantize.h"
 #include "apps/weir/command.h"
 #include "actors/keep/near.h"
 #include "graph/base/foreign.h"
@@ -29,7 +30,7 @@
 static const char program[] = "weir checkpoint convert";
 
 struct convert {
-    const char *from, *to, *map, *merge;
+    const char *from, *to, *map, *merge, *quantize;
     bool all, npy, reverse, force, skip_unread;
     char aside[PATHS_BYTES]; /* where what was in the way is now; "": nowhere */
 };
@@ -120,6 +121,8 @@ static int find_map(struct convert *c, char found[PATHS_BYTES])
 
 static bool may_write(const struct convert *c)
 {
+    if (c->quantize)
+        return access(c->to, F_OK) || tensors_failed("%s: is in the way", c->to);
     if (c->npy)
         return npy_may_write(c->to);
     return !weir_checkpoint_may_replace(c->to) || tensors_failed("%s", weir_error());
@@ -157,6 +160,41 @@ static bool make_way(struct convert *c)
 
 /* ---- converting ---- */
 
+/* Gives what is aside its name back. Returns false. */
+static bool unmove(const struct convert *c)
+{
+    if (c->aside[0] && renameat2(AT_FDCWD, c->aside, AT_FDCWD, c->to, RENAME_NOREPLACE))
+        fprintf(stderr, "%s: what was %s is %s now\n", program, c->to, c->aside);
+    return false;
+}
+
+static void tell_aside(const struct convert *c)
+{
+    if (!c->aside[0])
+        return;
+    foreign_put(stdout, c->to);
+    printf(": is ");
+    foreign_put(stdout, c->aside);
+    printf(" now\n");
+}
+
+static bool make_way_of(void *ctx)
+{
+    return make_way(ctx);
+}
+
+/* Returns the exit status. */
+static int quantize(struct convert *c)
+{
+    const checkpoint_quantize_opts opts = {c->from, c->to, c->quantize, c->merge};
+    if (!checkpoint_quantize_may(&opts))
+        return options_wrong(program, "%s", tensors_error());
+    if ((!c->force && !make_way(c)) || (!checkpoint_quantize(&opts, make_way_of, c) && !unmove(c)))
+        return failed();
+    tell_aside(c);
+    return 0;
+}
+
 static bool convert(struct convert *c, struct tensors *t)
 {
     t->skip_unread = c->skip_unread;
@@ -168,14 +206,12 @@ static bool convert(struct convert *c, struct tensors *t)
     if (ok && c->map)
         ok = rename_tensors(t, c);
     if (ok && c->merge)
-        ok = checkpoint_merge(t, c->from, c->merge);
+        ok = checkpoint_merge(t, c->from, c->merge, true);
     if (!ok || !make_way(c))
         return false;
     if (c->npy ? npy_write_folder(t, c->to) : tensors_write(t, c->to) && (!c->merge || checkpoint_merge_others(c->from, c->to)))
         return true;
-    if (c->aside[0] && renameat2(AT_FDCWD, c->aside, AT_FDCWD, c->to, RENAME_NOREPLACE))
-        fprintf(stderr, "%s: what was %s is %s now\n", program, c->to, c->aside);
-    return false;
+    return unmove(c);
 }
 
 static int report(const struct convert *c, const struct tensors *t)
@@ -184,18 +220,24 @@ static int report(const struct convert *c, const struct tensors *t)
     uint64_t bytes = 0;
     for (int i = 0; i < t->count; i++)
         bytes += tensor_bytes(&t->item[i]);
-    if (c->aside[0]) {
-        foreign_put(stdout, c->to);
-        printf(": is ");
-        foreign_put(stdout, c->aside);
-        printf(" now\n");
-    }
+    tell_aside(c);
     if (t->skipped)
         options_wrong(program, "%d tensor%s left out; the first is %s", t->skipped, t->skipped == 1 ? " is" : "s are",
                       t->first_skipped);
     foreign_put(stdout, c->to);
     printf(": %d tensors, %s\n", t->count, measure_bytes_text(bytes, text));
     return 0;
+}
+
+/* -1: the options go together; else the exit status. */
+static int check_options(const struct convert *c)
+{
+    const char *with = c->map ? "--map" : c->npy ? "--npy" : c->all ? "--all" : c->quantize && c->skip_unread ? "--skip-unread" : NULL;
+    if (c->reverse && !c->map)
+        return options_wrong(program, "--reverse needs --map");
+    if (with && (c->quantize || c->merge))
+        return options_wrong(program, "%s writes a model's weights; it cannot be used with %s", c->quantize ? "--quantize" : "--merge", with);
+    return -1;
 }
 
 int checkpoint_convert(int argc, char **argv)
@@ -206,7 +248,7 @@ int checkpoint_convert(int argc, char **argv)
     const options_entry table[] = {
         {"FROM", OPTIONS_TEXT, &c.from, .file = OPTIONS_READS, .help = "a checkpoint, a folder of checkpoints (the newest), a .safetensors or "
                                                 ".gguf file, the index of several, or a folder of .npy files"},
-        {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint"},
+        {"TO", OPTIONS_TEXT, &c.to, .file = OPTIONS_WRITES, .help = "NAME.safetensors, or the folder of the new checkpoint; with --quantize NAME.gguf"},
         {"--npy", OPTIONS_FLAG, &c.npy, .help = "make TO a folder of .npy files"},
         {"--skip-unread", OPTIONS_FLAG, &c.skip_unread, .help = "leave out tensors whose dtype or shape weir does not read"},
         {"--all", OPTIONS_FLAG, &c.all, .help = "convert all state and source positions; default: parameters only"},
@@ -216,6 +258,9 @@ int checkpoint_convert(int argc, char **argv)
         {"--merge", OPTIONS_TEXT, &c.merge, .file = OPTIONS_READS, .value = "DIR",
          .help = "add the LoRA adapter in DIR to the weights, each rounded once to its dtype, or to bf16 if it is quantised; from a folder "
                  "of Hugging Face to another one"},
+        {"--quantize", OPTIONS_TEXT, &c.quantize, .value = "FORMAT",
+         .help = "make TO a GGUF file. FORMAT is q8_0, with weights of 8 bits, or q4_0, with weights of 4 bits, and of 8 in the table of tokens "
+                 "and the head. FROM is a GGUF file, or a folder of Hugging Face"},
         {"--force", OPTIONS_FLAG, &c.force, .help = "if TO exists, move it to TO.before-1, -2, ..."},
         {.name = NULL},
     };
@@ -223,16 +268,14 @@ int checkpoint_convert(int argc, char **argv)
                                argv);
     if (status >= 0)
         return status;
-    if (c.reverse && !c.map)
-        return options_wrong(program, "--reverse needs --map");
-    if (c.merge && (c.map || c.npy || c.all))
-        return options_wrong(program, "--merge writes a model's weights; it cannot be used with %s", c.map ? "--map" : c.npy ? "--npy" : "--all");
-    if ((status = find_map(&c, found)) >= 0)
+    if ((status = check_options(&c)) >= 0 || (status = find_map(&c, found)) >= 0)
         return status;
     if (access(c.from, F_OK) && errno != ENOENT)
         return options_wrong(program, "cannot read %s: %s", c.from, strerror(errno));
     if (access(c.from, F_OK))
         return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
+    if (c.quantize)
+        return quantize(&c);
     if (c.merge && !checkpoint_merge_path(c.from, c.to, merged))
         return failed();
     c.to = c.merge ? merged : c.to;

@@ -191,7 +191,7 @@ static bool open_adapter(merge *m, const char *base, const char *folder)
     return tensors_read(&m->from, path, false) || tensors_failed("%s", weir_error());
 }
 
-bool checkpoint_merge(struct tensors *t, const char *base, const char *folder)
+bool checkpoint_merge(struct tensors *t, const char *base, const char *folder, bool narrows)
 {
     char why[1024];
     merge *m = calloc(1, sizeof *m);
@@ -205,7 +205,7 @@ bool checkpoint_merge(struct tensors *t, const char *base, const char *folder)
     }
     tensors_free(&m->from);
     free(m);
-    return ok && narrow_blocks(t, base);
+    return ok && (!narrows || narrow_blocks(t, base));
 }
 
 bool checkpoint_merge_weights(const char *base, char path[PATHS_BYTES])

@@ -14,8 +14,9 @@
 /* Where the weights of a base are: its model.safetensors, or the base itself. */
 bool checkpoint_merge_weights(const char *base, char path[PATHS_BYTES]);
 
-/* Adds the adapter in the folder `adapter` to `t`, the tensors of `base`. */
-bool checkpoint_merge(struct tensors *t, const char *base, const char *adapter);
+/* Adds the adapter in the folder `adapter` to `t`, the tensors of `base`. `narrows`: those that are quantised there become bf16; else they
+ * are f32. */
+bool checkpoint_merge(struct tensors *t, const char *base, const char *adapter, bool narrows);
 
 /* Where merged weights go that are wanted at `to`: its model.safetensors, if that is to be a folder and the base is one of Hugging Face. */
 bool checkpoint_merge_path(const char *base, const char *to, char path[PATHS_BYTES]);

@@ -14,7 +14,7 @@
  *
  *     element = scale * (q - zero) + minimum      q: a byte from 0 to `most`; zero: a constant of the format
  *
- * The scale and the minimum of a unit are exact in f32. Blocks need no alignment. Pure functions; any thread.
+ * The scale and the minimum of a unit are exact in f32. Q4_0 and Q8_0 are also written. Blocks need no alignment. Pure functions; any thread.
  */
 #ifndef GRAPH_BASE_BLOCKS_H
 #define GRAPH_BASE_BLOCKS_H
@@ -58,6 +58,10 @@ void block_read(weir_format format, const unsigned char *block, float *to);
 
 /* Elements [from, from + count) of a row of blocks. */
 void block_read_row(weir_format format, const unsigned char *row, int64_t from, int64_t count, float *to);
+
+/* Writes `count` elements, a whole number of blocks, as blocks of Q4_0 or Q8_0, with the bits of ggml's reference (quantize_row_*_ref).
+ * False: an element is not finite, or too large for the scale, an f16. */
+bool block_write_row(weir_format format, const float *from, int64_t count, unsigned char *to);
 
 /* ---- units ---- */
 

@@ -21,7 +21,7 @@
  * A GGUF file (.gguf, version 3, little-endian) opens in the same way. Its dimensions are reversed, so a weight has the shape
  * [outputs, inputs]. F32, F16, BF16, F64, I8, I32 and I64 are read as in a .safetensors file. Tensors of the quantised types Q4_0,
  * Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and Q6_K are read as f32, any box of them, with the bits that ggml computes. Quantised tensors are also
- * read as u8 [.., blocks, bytes of a block], the blocks as they are. Tensors of other types can be listed but not read. The tokenizer and the hyperparameters in the file are skipped. weir writes no GGUF files.
+ * read as u8 [.., blocks, bytes of a block], the blocks as they are. Tensors of other types can be listed but not read. The tokenizer and the hyperparameters in the file are skipped. A checkpoint cannot be saved as a GGUF file.
  *
  * Files are not trusted: with any content, a call returns the stored values, or an error that names file and tensor.
  *

@@ -1,9 +1,8 @@
 /* weir/time.h: how long a step of a plan will take, before it runs.
  *
- *     weir_prediction p;
  *     weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1);
- *     if (rates && !weir_predict(plan, rates, &p))
- *         plan_is_fast = p.step_s < 0.010;
+ *     weir_prediction p;
+ *     bool fast = rates && !weir_predict(plan, rates, &p) && p.step_s < 0.010;
  *     weir_rates_free(rates);
  *
  * A plan says what is computed, where, and who waits for whom, so its time follows from how long each kernel takes and how long

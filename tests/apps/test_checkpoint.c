@@ -423,7 +423,7 @@ Test(checkpoint, a_gguf_file_is_listed_verified_and_converted)
     cr_expect(half[0] == 0x3E00 && half[1] == 0xC000);
     weir_checkpoint_close(c);
     cr_expect_eq(run("weir checkpoint convert $T/m.safetensors $T/out.gguf"), 1);
-    expect_says("out.gguf: weir writes no GGUF files; name a folder, or a file that ends with .safetensors");
+    expect_says("out.gguf: a checkpoint cannot be a GGUF file; name a folder, or a file that ends with .safetensors");
     cr_expect_eq(run("weir checkpoint ls $T/n.gguf"), 2);
     expect_says("m.gguf");
 }

@@ -490,7 +490,7 @@ Test(half, rows_are_kept_in_halves_too, .timeout = 60)
     }
     const weir_type q = {WEIR_BF16, SHAPE(1, 1, 32)}, f16 = {WEIR_F16, SHAPE(1, 9, 32)};
     kernel_check_refuses(&op_attention_kept, &words, (weir_type[]){q, q, q, f16, f16, {WEIR_I32, SHAPE(1)}}, 6,
-                         "both need to be f32 or bf16");
+                         "convert k and v by weir_cast(), or keep f32");
 }
 
 /* `rows` rows of `group` heads each behind 100 rows of bf16, and behind the same numbers as f32. */

@@ -178,8 +178,7 @@ static void take_tensors(lm_config *c, weir_checkpoint *file)
     c->ffn_bias = has(file, "blk.0.ffn_up.bias");
 }
 
-/* Llama 3's divisor of pair i (Dubey et al. 2024). */
-static double divisor(const lm_config *c, const weir_rope_scaling *s, int i)
+double lm_rope_divisor(const lm_config *c, const weir_rope_scaling *s, int i)
 {
     const double pi = 3.14159265358979323846, wave = 2 * pi * pow(c->rope_base, 2.0 * i / c->rotary_dim);
     const double turns = (double)s->original_max_position / wave;
@@ -190,7 +189,7 @@ static double divisor(const lm_config *c, const weir_rope_scaling *s, int i)
 static bool gives(const lm_config *c, const weir_rope_scaling *s, const float *factor)
 {
     for (int i = 0; i < c->rotary_dim / 2; i++)
-        if (fabs(divisor(c, s, i) / (double)factor[i] - 1) > 1e-4)
+        if (fabs(lm_rope_divisor(c, s, i) / (double)factor[i] - 1) > 1e-4)
             return false;
     return true;
 }

@@ -30,6 +30,9 @@ bool lm_read_gguf(const char *path, lm_config *c, struct lm_why *why);
 /* Compares c->weights with the config: every tensor is there in its shape, and none besides. Finds c->prefix. */
 bool lm_check(lm_config *c, weir_checkpoint *file, const struct lm_why *why);
 
+/* The divisor that Llama 3's scaling has for the frequency of pair i (Dubey et al. 2024). */
+double lm_rope_divisor(const lm_config *c, const weir_rope_scaling *s, int i);
+
 /* Whether a parameter may stay in the file: a matrix [out, in] of a type that products read. */
 bool lm_stays(const lm_config *c, lm_part part, int block, bool bias);
 

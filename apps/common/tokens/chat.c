@@ -49,7 +49,7 @@ static bool set_system(struct chat *c, const char *text)
     for (const char *at = text, *end; (at = strstr(at, before)) && (end = strstr(at += strlen(before), after));)
         if (strcspn(at, "'\"") >= (size_t)(end - at)) {
             c->system = strndup(at, (size_t)(end - at));
-            return c->system || tokens_failed("no memory for a chat template");
+            return c->system;
         }
     return true;
 }
@@ -68,12 +68,12 @@ bool chat_set_template(struct chat *c, const char *text)
     if (!lines)
         return tokens_failed("no memory for a chat template");
     chat_free(c);
-    c->has_template = true;
+    c->text = strdup(text);
     for (int i = 0; i < chat_family_count && !c->family; i++)
         c->family = is_of(&chat_families[i], lines) ? &chat_families[i] : NULL;
-    const bool ok = !c->family || !c->family->has_default || set_system(c, lines);
+    const bool ok = c->text && (!c->family || !c->family->has_default || set_system(c, lines));
     free(lines);
-    return ok;
+    return ok || tokens_failed("no memory for a chat template");
 }
 
 void chat_set_tekken(struct chat *c, const char *version)
@@ -87,6 +87,7 @@ void chat_set_tekken(struct chat *c, const char *version)
 
 void chat_free(struct chat *c)
 {
+    free(c->text);
     free(c->system);
     *c = (struct chat){.family = NULL};
 }
@@ -379,7 +380,7 @@ bool tokenizer_chat(struct encoder *e, const struct chat_message *message, size_
     const struct tokenizer *t = encoder_tokenizer(e);
     struct talk k = {.encoder = e, .tokenizer = t, .family = t->chat.family, .to = to, .reply = reply, .mark = NO_MARK};
     if (!k.family)
-        return t->chat.has_template
+        return t->chat.text
                    ? tokens_failed("its chat template is of no family that is known; ChatML, Llama 2 and 3, Mistral, Gemma, Phi and Qwen3 are")
                    : tokens_failed("has no chat template; tokenizer_config.json, chat_template.jinja and GGUF files have one");
     if (reply_end(t) == VOCAB_NONE)

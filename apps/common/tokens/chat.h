@@ -26,7 +26,7 @@ struct chat_message {
 struct chat_family;
 struct chat {
     const struct chat_family *family; /* NULL: none is known */
-    bool has_template;                /* but of no known family */
+    char *text;                       /* owned: the template; NULL: there is none */
     char *system;                     /* owned: the system message where a conversation has none; NULL: there is none */
 };
 

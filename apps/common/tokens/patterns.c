@@ -19,19 +19,20 @@
 #define TEKKEN FIRST UPPER "*" LOWER "+|" FIRST UPPER "+" LOWER "*|\\p{N}" SLASH_REST
 
 static const struct named {
-    const char *names;       /* with a space around each */
+    const char *name;        /* that is written */
+    const char *names;       /* that are read, with a space around each */
     const char *digits;      /* a stage before the pattern; NULL: none */
     const char *pattern;
     struct split_named is;
 } table[] = {
-    {" gpt-2 gpt2 phi-2 olmo ", NULL, SPLIT_GPT2, {0}},
-    {" smollm starcoder refact command-r ", "\\p{N}", SPLIT_GPT2, {0}},
-    {" llama-bpe llama3 llama-v3 ", NULL, LLAMA3, {.ignore_merges = true, .begins = true}},
-    {" dbrx smaug-bpe ", NULL, LLAMA3, {0}},
-    {" qwen2 ", NULL, QWEN2, {.composes = true}},
-    {" stablelm2 deepseek-r1-qwen ", NULL, QWEN2, {0}},
-    {" gpt-4o ", NULL, GPT4O, {0}},
-    {" tekken ", NULL, TEKKEN, {.ignore_merges = true, .begins = true}},
+    {"gpt-2", " gpt-2 gpt2 phi-2 olmo ", NULL, SPLIT_GPT2, {0}},
+    {"smollm", " smollm starcoder refact command-r ", "\\p{N}", SPLIT_GPT2, {0}},
+    {"llama-bpe", " llama-bpe llama3 llama-v3 ", NULL, LLAMA3, {.ignore_merges = true, .begins = true}},
+    {"dbrx", " dbrx smaug-bpe ", NULL, LLAMA3, {0}},
+    {"qwen2", " qwen2 ", NULL, QWEN2, {.composes = true}},
+    {"stablelm2", " stablelm2 deepseek-r1-qwen ", NULL, QWEN2, {0}},
+    {"gpt-4o", " gpt-4o ", NULL, GPT4O, {0}},
+    {"tekken", " tekken ", NULL, TEKKEN, {.ignore_merges = true, .begins = true}},
 };
 
 bool split_add_named(struct split *s, const char *name, struct split_named *is)
@@ -47,4 +48,22 @@ bool split_add_named(struct split *s, const char *name, struct split_named *is)
                              "llama-bpe, qwen2, gpt-4o, tekken and others are; use the model's tokenizer.json", name);
     *is = found->is;
     return (!found->digits || split_add(s, found->digits, true, true)) && split_add(s, found->pattern, true, true);
+}
+
+/* Whether the split has these patterns. The second one matches all of a text, so that there are no gaps. */
+static bool is_of(const struct split *s, const char *digits, const char *pattern)
+{
+    const char *const patterns[] = {digits ? digits : pattern, pattern};
+    bool is = s->count == 1 + (digits != NULL);
+    for (int i = 0; i < s->count && is; i++)
+        is = s->stage[i].pattern && s->stage[i].matches && (s->stage[i].gaps || i + 1 == s->count) && !strcmp(s->stage[i].pattern, patterns[i]);
+    return is;
+}
+
+const char *split_name(const struct split *s, const struct split_named *is)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (is_of(s, table[i].digits, table[i].pattern) && table[i].is.ignore_merges == is->ignore_merges && table[i].is.composes == is->composes)
+            return table[i].name;
+    return NULL;
 }

@@ -100,6 +100,7 @@ static bool add_stage(struct split *s, struct split_stage stage)
 {
     if (s->count == SPLIT_STAGES_MAX) {
         pcre2_code_free(stage.code);
+        free(stage.pattern);
         return tokens_failed("the text is split in more than %d stages", SPLIT_STAGES_MAX);
     }
     s->stage[s->count++] = stage;
@@ -131,7 +132,12 @@ bool split_add(struct split *s, const char *pattern, bool matches, bool gaps)
     if (!code)
         return false;
     pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); /* where it fails, the interpreter matches */
-    return add_stage(s, (struct split_stage){.code = code, .matches = matches, .gaps = gaps});
+    char *kept = strdup(pattern);
+    if (!kept) {
+        pcre2_code_free(code);
+        return tokens_failed("no memory");
+    }
+    return add_stage(s, (struct split_stage){.code = code, .pattern = kept, .matches = matches, .gaps = gaps});
 }
 
 bool split_add_space(struct split *s, enum split_space space, bool unmarks)
@@ -141,8 +147,10 @@ bool split_add_space(struct split *s, enum split_space space, bool unmarks)
 
 void split_free(struct split *s)
 {
-    for (int i = 0; i < s->count; i++)
+    for (int i = 0; i < s->count; i++) {
         pcre2_code_free(s->stage[i].code);
+        free(s->stage[i].pattern);
+    }
     s->count = 0;
 }
 

@@ -20,6 +20,7 @@ enum split_space { SPLIT_NO_SPACE, SPLIT_FIRST_SPACE, SPLIT_SPACE };
 
 struct split_stage {
     void *code;             /* owned: a pcre2_code. NULL: the piece stays one, and changes as the next two say */
+    char *pattern;          /* owned: its text, as it was given */
     bool unmarks;           /* U+2581 becomes a space */
     enum split_space space; /* one comes before a piece that begins with none; or only before the first piece of a text */
     bool matches, gaps;     /* which of both become pieces */
@@ -43,6 +44,9 @@ struct split_named {
     bool composes;      /* texts are in NFC */
 };
 bool split_add_named(struct split *s, const char *name, struct split_named *is);
+
+/* The name of a split, with the rest that it stands for; split_named.begins does not count. NULL: there is none. */
+const char *split_name(const struct split *s, const struct split_named *is);
 
 /* The scratch memory of one thread. NULL: no memory. */
 struct splitter;
