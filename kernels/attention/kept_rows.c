@@ -179,7 +179,7 @@ static kept_run next_run(const kept_call *call, const kept_lines *of, int64_t ke
                       last - key < RUN ? last - key : RUN};
 }
 
-/* `rows` rows of the block. Those of the first head ask for whole rows of keys and values, so that the other heads find them near. */
+/* `rows` rows of the block. The first head asks for whole rows of keys and values, so that the other heads find them near. */
 static few_queries few_of(const kept_call *call, const kept_block *b, int64_t rows)
 {
     return (few_queries){rows * call->group, call->head_dim, call->kv_dim, call->apart, b->first_head};
