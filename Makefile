@@ -138,9 +138,10 @@ $(UNWATCHED): SANITIZE :=
 $(UNWATCHED): OPT := -O2 -march=native -fno-math-errno -fno-trapping-math
 endif
 
-# Without all optimisation, tiles of products keep their sums in memory: suites that train take twice as long.
+# Without all optimisation, tiles of products keep their sums in memory: suites that train take twice as long. few.c has their bits,
+# so it is optimised as they are.
 ifneq (,$(SAN))
-$(OUT)/kernels/matmul/%.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
+$(OUT)/kernels/matmul/%.o $(OUT)/kernels/attention/few.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
 endif
 
 $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
