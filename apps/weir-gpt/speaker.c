@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk of CHUNK rows takes as long as about FEW single ones. */
-enum { CHUNK = 128, FEW = 16 };
+/* A chunk has a multiple of ROWS rows, at most CHUNK. It takes no longer than a WORTHth as many single rows. */
+enum { CHUNK = 128, ROWS = 16, WORTH = 8 };
 
 /* ---- opening ---- */
 
@@ -76,9 +76,11 @@ static void set_room(struct speaker *s, int64_t room, int64_t read)
 {
     lm_config *c = &s->config;
     s->room = room < c->context ? (size_t)room : (size_t)c->context;
-    const size_t whole = (s->room + CHUNK - 1) / CHUNK * CHUNK;
-    c->chunk = read > FEW && c->context >= CHUNK ? CHUNK : 0;
-    c->room = !c->chunk ? (int)s->room : whole < (size_t)c->context ? (int)whole : c->context;
+    c->chunk = read < CHUNK ? (int)((read + ROWS - 1) / ROWS * ROWS) : (int)CHUNK;
+    if (read * WORTH <= c->chunk || c->context < c->chunk)
+        c->chunk = 0;
+    const size_t whole = c->chunk ? (s->room + (size_t)c->chunk - 1) / (size_t)c->chunk * (size_t)c->chunk : s->room;
+    c->room = whole < (size_t)c->context ? (int)whole : c->context;
 }
 
 int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64_t read)
@@ -140,7 +142,7 @@ static weir_status run_rows(struct speaker *s, int count, bool chunk)
     int32_t token[CHUNK] = {0}, position = (int32_t)s->run, last = count - 1, next = 0;
     for (int i = 0; i < count; i++)
         token[i] = (int32_t)s->ids.id[s->run + (size_t)i];
-    const weir_array tokens = {token, WEIR_I32, {2, {1, chunk ? CHUNK : 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
+    const weir_array tokens = {token, WEIR_I32, {2, {1, chunk ? s->config.chunk : 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
     const weir_array row = {&last, WEIR_I32, {.rank = 0}};
     weir_array logits = {s->logits, WEIR_F32, {2, {1, s->config.vocab}}}, best = {&next, WEIR_I32, {1, {1}}};
     weir_session *session = s->session;
@@ -163,9 +165,9 @@ static weir_status read_tokens(struct speaker *s)
 {
     weir_status status = WEIR_OK;
     while (!status && s->run < s->ids.count && !interrupt_caught()) {
-        const size_t left = s->ids.count - s->run;
-        const bool chunk = s->config.chunk && left > FEW && s->run + CHUNK <= (size_t)s->config.room;
-        status = run_rows(s, !chunk ? 1 : left < CHUNK ? (int)left : (int)CHUNK, chunk);
+        const size_t left = s->ids.count - s->run, rows = (size_t)s->config.chunk;
+        const bool chunk = left * WORTH > rows && rows && s->run + rows <= (size_t)s->config.room;
+        status = run_rows(s, !chunk ? 1 : left < rows ? (int)left : (int)rows, chunk);
     }
     return status;
 }

@@ -11,9 +11,11 @@
  * changes no chain. The softmax is over a row by itself.
  *
  * One row reads each kept key and value once for all heads of its group. With many rows a run of keys is turned, or widened from
- * halves, once for BLOCK queries.
+ * halves, once for BLOCK queries. With few of them and rows of bf16, neither is laid down (few.h).
  */
+#include "kernels/attention/few.h"
 #include "kernels/attention/kept.h"
+#include "kernels/attention/turn.h"
 
 #include "kernels/common/lanes.h"
 #include "kernels/common/real.h"
@@ -45,6 +47,7 @@ typedef struct kept_block {
     kept_lines keys, values;
     int64_t row, rows; /* the first one, and how many */
     int64_t from;      /* the first key that the first row sees; its weight is the first of each query */
+    bool first_head;
 } kept_block;
 
 /* ---- workspace ---- */
@@ -71,56 +74,12 @@ size_t kept_rows_workspace(int64_t rows, int64_t room, int64_t group, int64_t wi
 
 /* ---- keys as columns, values as f32 ---- */
 
-typedef uint16_t halves __attribute__((vector_size(LANES * sizeof(uint16_t))));
-typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
-
-/* The f32 of halves in the lower bits of the lanes; the upper bits are 0. An f16's exponent is brought up by a product, which is exact
- * for subnormals, too. */
-static inline __attribute__((always_inline)) lanes widened(words half, bool bf16)
-{
-    if (bf16)
-        return (lanes)(half << 16);
-    const lanes magnitude = (lanes)((half & 0x7FFF) << 13) * 0x1p112f;
-    const words special = (words)((half & 0x7C00) == 0x7C00) & 0x7F800000;
-    return (lanes)((words)magnitude | special | (half & 0x8000) << 16);
-}
-
-/* Row i, lane l to row l, lane i. */
-static inline __attribute__((always_inline)) void turn(lanes t[LANES])
-{
-#pragma GCC unroll 4
-    for (int w = LANES / 2; w; w /= 2) {
-        lane_numbers low, high;
-        for (int l = 0; l < LANES; l++) {
-            low[l] = l & w ? LANES + l - w : l;
-            high[l] = l & w ? LANES + l : l + w;
-        }
-#pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++)
-            if (!(i & w)) {
-                const lanes a = t[i], b = t[i + w];
-                t[i] = lanes_pick(a, b, low);
-                t[i + w] = lanes_pick(a, b, high);
-            }
-    }
-}
-
-/* `bytes` of each of up to LANES keys, the first at `from`; 0 for those that are not there. */
-static inline __attribute__((always_inline)) void load_keys(const char *from, int64_t apart, int64_t count, lanes t[LANES])
-{
-#pragma GCC unroll 16
-    for (int j = 0; j < LANES; j++) {
-        t[j] = (lanes){};
-        __builtin_prefetch(from + (j + RUN) * apart);
-        if (j < count)
-            memcpy(&t[j], from + j * apart, sizeof t[j]);
-    }
-}
-
 /* Columns `at` and on, of which there are 16 of f32, 32 of halves, of up to LANES keys, to rows of `to`. */
 static inline __attribute__((always_inline)) void turn_tile(const char *from, int64_t apart, int64_t count, weir_dtype dtype, float *to)
 {
     lanes t[LANES];
+    for (int j = 0; j < LANES; j++)
+        __builtin_prefetch(from + (j + RUN) * apart);
     if (count >= LANES)
         load_keys(from, apart, LANES, t);
     else
@@ -220,16 +179,28 @@ static kept_run next_run(const kept_call *call, const kept_lines *of, int64_t ke
                       last - key < RUN ? last - key : RUN};
 }
 
+/* `rows` rows of the block. The first head asks for whole rows of keys and values, so that the other heads find them near. */
+static few_queries few_of(const kept_call *call, const kept_block *b, int64_t rows)
+{
+    return (few_queries){rows * call->group, call->head_dim, call->kv_dim, call->apart, b->first_head};
+}
+
 /* A run's scores are whole vectors. The next run writes over the ones that are too many; those of the last are behind the last key. */
 static void block_scores(const kept_call *call, const kept_block *b)
 {
     const int64_t end = call->position + b->row + b->rows;
     kept_run run;
     for (int64_t key = b->from; key < end; key += run.count) {
+        float *scores = call->weights + (key - b->from);
         run = next_run(call, &b->keys, key, end);
+        if (few_fit(run.view->dtype, b->rows * call->group, call->head_dim)) {
+            const few_queries few = few_of(call, b, b->rows);
+            few_scores(&few, call->q, view_half(run.view) + run.first, run.count, scores);
+            continue;
+        }
         turn_keys(call, run.view, run.first, run.count);
         gemm_rows(b->rows * call->group, (run.count + LANES - 1) / LANES * LANES, call->head_dim, call->q, call->head_dim, call->run,
-                  RUN, false, call->weights + (key - b->from), call->apart);
+                  RUN, false, scores, call->apart);
     }
 }
 
@@ -240,10 +211,15 @@ static void add_values(const kept_call *call, const kept_block *b, int64_t row, 
     kept_run run;
     for (; key < end; key += run.count) {
         int64_t apart;
+        const float *weights = call->weights + query * call->apart + (key - b->from);
         run = next_run(call, &b->values, key, end);
+        if (few_fit(run.view->dtype, rows * call->group, width)) {
+            const few_queries few = few_of(call, b, rows);
+            few_values(&few, weights, view_half(run.view) + run.first, run.count, call->out + query * width);
+            continue;
+        }
         const float *values = wide_values(call, run.view, run.first, run.count, &apart);
-        gemm_rows(rows * call->group, width, run.count, call->weights + query * call->apart + (key - b->from), call->apart, values,
-                  apart, true, call->out + query * width, width);
+        gemm_rows(rows * call->group, width, run.count, weights, call->apart, values, apart, true, call->out + query * width, width);
     }
 }
 
@@ -328,7 +304,7 @@ static void one_group(const kept_call *call, const weir_kernel_args *args, int64
     const int64_t column = head * call->head_dim, mask = mask_row(&call->mask, batch, head * call->group, 0);
     const int64_t kept = batch * call->room * call->kv_dim + column, new = batch * call->rows * call->kv_dim + column;
     const int64_t first = batch * call->rows * call->dim + column * call->group;
-    kept_block b = {.keys = {&args->in[3], &args->in[1], kept, new}, .values = {&args->in[4], &args->in[2], kept, new}};
+    kept_block b = {.keys = {&args->in[3], &args->in[1], kept, new}, .values = {&args->in[4], &args->in[2], kept, new}, .first_head = !head};
     for (; b.row < call->rows; b.row += b.rows) {
         b.rows = call->rows - b.row < call->most ? call->rows - b.row : call->most;
         b.from = key_from(call->window, call->position + b.row);

@@ -493,6 +493,41 @@ Test(half, rows_are_kept_in_halves_too, .timeout = 60)
                          "convert k and v by weir_cast(), or keep f32");
 }
 
+/* `rows` rows of `group` heads each behind 100 rows of bf16, and behind the same numbers as f32. */
+static void check_few(int64_t rows, int64_t group, int64_t near)
+{
+    const kept_words words = {64, 0.125, near};
+    kernel_check check[2];
+    for (int wide = 0; wide < 2; wide++) {
+        kernel_check *c = &check[wide];
+        *c = kernel_check_new(near ? &op_attention_kept_masked : &op_attention_kept, &words, SEED);
+        for (int i = 0; i < 6; i++) {
+            const int64_t dim = (i ? 1 : group) * 128;
+            const weir_shape shape = i < 3 ? SHAPE(1, rows, dim) : i < 5 ? SHAPE(1, 130, dim) : SHAPE(1, 1);
+            weir_view *to = kernel_check_in(c, i == 5 ? WEIR_I32 : i && !wide ? WEIR_BF16 : WEIR_F32, shape);
+            for (int64_t e = 0; wide && e < weir_shape_count(&shape); e++)
+                kernel_set(to, e, kernel_at(&check[0].in[i], e));
+        }
+        kernel_set(&c->in[5], 0, 101);
+        kernel_check_run(c);
+    }
+    for (int64_t e = 0; e < rows * group * 128; e++)
+        cr_assert_eq(kernel_at(&check[0].out[0], e), kernel_at(&check[1].out[0], e), "rows %d, group %d, window %d: element %d", (int)rows, (int)group,
+                     (int)near, (int)e);
+    for (int wide = 0; wide < 2; wide++)
+        kernel_check_free(&check[wide]);
+}
+
+Test(half, few_queries_behind_kept_rows_have_the_bits_of_f32, .timeout = 60)
+{
+    for (int64_t group = 1; group <= 5; group++)
+        check_few(1, group, 0);
+    check_few(2, 2, 0);
+    check_few(1, 3, 40);
+    check_few(3, 1, 17);
+    check_few(20, 3, 0);
+}
+
 /* Labels and ids, i32, are made of 0 .. 9. */
 Test(half, losses_are_f32_and_gradients_of_logits_are_rounded_once, .timeout = 60)
 {
