@@ -25,7 +25,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -60,18 +59,22 @@ struct gguf_value {
     uint64_t at;     /* in the file */
 };
 
-/* Notes a fault, if it is the first. Returns false. */
-__attribute__((format(printf, 3, 4))) static inline bool gguf_failed(struct gguf *g, enum gguf_fault fault, const char *format, ...)
+/* Whether the fault is the first, which it is from now on. */
+static inline bool gguf_is_first(struct gguf *g, enum gguf_fault fault)
 {
-    va_list list;
-    if (g->fault)
-        return false;
-    g->fault = fault;
-    va_start(list, format);
-    vsnprintf(g->why, sizeof g->why, format, list);
-    va_end(list);
+    const bool first = !g->fault;
+    g->fault = first ? fault : g->fault;
+    return first;
+}
+
+static inline bool gguf_is_over(bool noted)
+{
+    (void)noted;
     return false;
 }
+
+/* Notes a fault with its sentence, if it is the first. False. */
+#define gguf_failed(g, fault, ...) gguf_is_over(gguf_is_first(g, fault) && snprintf((g)->why, sizeof(g)->why, __VA_ARGS__) > 0)
 
 /* Begins to read an open file. */
 static inline bool gguf_open(struct gguf *g, int fd)
@@ -116,7 +119,8 @@ static inline bool gguf_move_window(struct gguf *g)
 static inline bool gguf_take(struct gguf *g, void *to, size_t count)
 {
     unsigned char *out = to;
-    memset(to, 0, count);
+    if (count)
+        memset(to, 0, count);
     if (g->fault || count > g->end - g->at)
         return !g->fault && gguf_cut(g);
     while (count) {
