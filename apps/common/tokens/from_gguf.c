@@ -55,8 +55,10 @@ static bool take_id(struct gguf *g, const struct gguf_value *v, uint32_t size, u
 static uint32_t *take_types(struct gguf *g, const struct gguf_value *v, uint64_t count)
 {
     uint32_t *type = calloc(count + 1, sizeof *type);
-    bool ok = type || tokens_failed("no memory");
-    if (ok && v->present)
+    bool ok = type != NULL;
+    if (!ok)
+        tokens_failed("no memory");
+    else if (v->present)
         ok = is_of(v, true, GGUF_I32, GGUF_U32) && gguf_begin(g, v) &&
              (v->count == count || tokens_failed("its metadata has %llu token types for %llu tokens", (unsigned long long)v->count,
                                                  (unsigned long long)count));
