@@ -7,6 +7,7 @@
 #include "apps/common/tokens/chat.h"
 #include "apps/common/train/interrupt.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,7 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64
         return options_failed(s->program);
     if (!ranks_has_device(s->session))
         return options_wrong(s->program, "--tp %d: so many devices share the model, and each process needs one of them", c->tp);
+    malloc_trim(0); /* compiling and reading the tokenizer took more than writing needs */
     return load_adapter(s, opts->adapter);
 }
 
