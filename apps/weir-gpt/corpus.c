@@ -27,26 +27,34 @@ static int add_file(text *to, const char *path)
     return options_wrong(program, "cannot read %s: %s%s", path, why, paths_meant(path, meant));
 }
 
-static int add_sources(text *to, const options_spec *spec)
-{
+/* The texts that are trained on: those of --text, or the project's sources, which `sources` then owns. */
+struct texts {
+    const char *const *path;
+    int count;
     paths_list sources;
+};
+
+static int find_texts(struct texts *t, const options_list *files, const options_spec *spec)
+{
     int status = -1;
-    paths_sources(&sources);
-    for (int i = 0; i < sources.count && status < 0; i++)
-        status = options_check_input(spec, sources.path[i]);
-    for (int i = 0; i < sources.count && status < 0; i++)
-        status = add_file(to, sources.path[i]);
-    if (!sources.count)
-        status = options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
-    paths_free(&sources);
-    return status;
+    *t = (struct texts){files->value, files->count, {.count = 0}};
+    if (files->count)
+        return -1;
+    paths_sources(&t->sources);
+    t->path = (const char *const *)t->sources.path;
+    t->count = t->sources.count;
+    for (int i = 0; i < t->count && status < 0; i++)
+        status = options_check_input(spec, t->path[i]);
+    return t->count ? status : options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
 }
 
 static int load(text *to, const options_list *files, int seq, const options_spec *spec)
 {
-    int status = files->count ? -1 : add_sources(to, spec);
-    for (int i = 0; i < files->count && status < 0; i++)
-        status = add_file(to, files->value[i]);
+    struct texts t;
+    int status = find_texts(&t, files, spec);
+    for (int i = 0; i < t.count && status < 0; i++)
+        status = add_file(to, t.path[i]);
+    paths_free(&t.sources);
     if (status < 0 && to->count <= (size_t)seq)
         return options_wrong(program, "the text has %zu bytes, too few for --seq %d", to->count, seq);
     return status;
@@ -111,16 +119,17 @@ static int set_vocab(const corpus_opts *o, gpt_config *c)
 
 static int open_tokens(corpus *to, const corpus_opts *o, gpt_config *c)
 {
+    const char *option = *to->encoded.path ? "--text" : "--tokens";
     to->tokens = open_train(to, o, c, true, 0);
     if (!to->tokens)
-        return data_failed("--tokens");
+        return data_failed(option);
     const bool holds_out = !o->validate && windows(to->tokens) >= 10;
     if (!o->validate && !holds_out)
         return !o->eval_every ? -1
-                              : options_wrong(program, "--tokens: %" PRId64 " windows of %d tokens are too few to hold some of them out for "
-                                              "--eval-every; give --validate", windows(to->tokens), c->seq);
+                              : options_wrong(program, "%s: %" PRId64 " windows of %d tokens are too few to hold some of them out for "
+                                              "--eval-every; give --validate", option, windows(to->tokens), c->seq);
     to->tokens_held_out = open_held_out(to, o, c);
-    return to->tokens_held_out ? -1 : data_failed(o->validate ? "--validate" : "--tokens");
+    return to->tokens_held_out ? -1 : data_failed(o->validate ? "--validate" : option);
 }
 
 /* ---- text as tokens ---- */
@@ -135,7 +144,7 @@ static int encode_text(const corpus_opts *o, const text *from, const char *path,
     encoder_free(e);
     if (to->count > INT32_MAX)
         return options_wrong(program, "%s: has too many tokens; at most 2147483647 are trained on", path);
-    return ok ? -1 : options_wrong(program, "%s: %s", path, e ? tokens_error() : "no memory");
+    return ok ? -1 : options_wrong(program, "%s: %s", path, tokens_error());
 }
 
 static int encode_file(struct encoded *to, const corpus_opts *o, const char *path, struct token_ids *ids)
@@ -162,14 +171,14 @@ static int keep_encoded(struct encoded *to, const struct token_ids *ids)
 }
 
 /* The files' tokens, one after the other. */
-static int encode(struct encoded *to, const corpus_opts *o, const char *const *files, int count, const options_spec *spec)
+static int encode(struct encoded *to, const corpus_opts *o, const char *option, const char *const *files, int count, int seq)
 {
     struct token_ids ids = {.id = NULL};
     int status = -1;
     for (int i = 0; i < count && status < 0; i++)
-        status = spec ? options_check_input(spec, files[i]) : -1;
-    for (int i = 0; i < count && status < 0; i++)
         status = encode_file(to, o, files[i], &ids);
+    if (status < 0 && ids.count <= (size_t)seq)
+        status = options_wrong(program, "%s: the text has %zu tokens, too few for --seq %d", option, ids.count, seq);
     if (status < 0)
         status = keep_encoded(to, &ids);
     free(ids.id);
@@ -178,16 +187,13 @@ static int encode(struct encoded *to, const corpus_opts *o, const char *const *f
 
 static int open_encoded(corpus *to, const corpus_opts *o, gpt_config *c, const options_spec *spec)
 {
-    paths_list sources = {.count = 0};
-    if (!o->files.count)
-        paths_sources(&sources);
-    if (!o->files.count && !sources.count)
-        return options_wrong(program, "no sources of weir were found above the program's folder to train on; give --text FILE");
-    int status = o->files.count ? encode(&to->encoded, o, o->files.value, o->files.count, NULL)
-                                : encode(&to->encoded, o, (const char *const *)sources.path, sources.count, spec);
-    paths_free(&sources);
+    struct texts t;
+    int status = find_texts(&t, &o->files, spec);
+    if (status < 0)
+        status = encode(&to->encoded, o, "--text", t.path, t.count, c->seq);
+    paths_free(&t.sources);
     if (status < 0 && o->validate)
-        status = encode(&to->encoded_held_out, o, &o->validate, 1, NULL);
+        status = encode(&to->encoded_held_out, o, "--validate", &o->validate, 1, c->seq);
     return status < 0 ? open_tokens(to, o, c) : status;
 }
 
@@ -223,13 +229,13 @@ int corpus_seed(corpus *to, const corpus_opts *o, gpt_config *c, uint64_t seed)
     weir_data_close(to->tokens);
     to->tokens = open_train(to, o, c, o->validate || !to->tokens_held_out, seed);
     set_config(to, c);
-    return to->tokens ? -1 : data_failed("--tokens");
+    return to->tokens ? -1 : data_failed(*to->encoded.path ? "--text" : "--tokens");
 }
 
 int corpus_open_text(corpus *to, const corpus_opts *o, gpt_config *c)
 {
     *to = (corpus){.tokens = NULL};
-    int status = o->tokenizer ? encode(&to->encoded_held_out, o, &o->validate, 1, NULL) : load_held_out(&to->held_out, o->validate, c->seq);
+    int status = o->tokenizer ? encode(&to->encoded_held_out, o, "--validate", &o->validate, 1, c->seq) : load_held_out(&to->held_out, o->validate, c->seq);
     if (status < 0 && o->tokenizer && !(to->tokens_held_out = open_held_out(to, o, c)))
         status = data_failed("--validate");
     c->held_out = &to->held_out;

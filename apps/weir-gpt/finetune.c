@@ -67,7 +67,7 @@ static int open_tokenizer(tuning *f)
     f->tokenizer = tokenizer_read(f->o->model);
     f->encoder = f->tokenizer ? encoder_new(f->tokenizer) : NULL;
     if (!f->encoder)
-        return options_wrong(program, "--model: %s", f->tokenizer ? "out of memory" : tokens_error());
+        return options_wrong(program, "--model: %s", tokens_error());
     if (tokenizer_size(f->tokenizer) > (uint32_t)f->config.vocab)
         return options_wrong(program, "--model: %s: its tokenizer has more tokens than the model", f->o->model);
     return -1;
@@ -164,11 +164,17 @@ static int train(tuning *f)
     weir_graph *graph = status < 0 ? graph_of(f, &status) : NULL;
     if (status < 0)
         status = trainer_train(t, graph, f->training.layout.micro);
-    if (status < 0 && !trainer_interrupted(t) && t->judge.name && t->judged_at == t->done && ranks_first())
-        fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (status < 0 && save_adapter(f) >= 0)
-        status = 1;
+    if (status < 0)
+        trainer_tell_judged(t);
+    if (status < 0)
+        status = save_adapter(f);
     return trainer_end(t, status);
+}
+
+/* Cards cannot read a mapped file: they get copies of the weights, in f32. */
+static bool on_cpus(const char *device)
+{
+    return !device || !strcmp(device, "cpu");
 }
 
 int finetune(trainer *t, const finetune_opts *o, const corpus_opts *files, const gpt_config *c, double lr, const options_spec *spec)
@@ -184,8 +190,9 @@ int finetune(trainer *t, const finetune_opts *o, const corpus_opts *files, const
         t->optimizer = f->training.optimizer = optimizer_of(f, lr, t->opts.steps);
         t->items_per_step = (double)f->training.batch * f->training.seq;
         t->counted = true;
-        f->config.stored = f->training.frozen;
-        t->start = (trainer_start){give_values, f, f->training.frozen ? lm_mapped(&f->config) : NULL};
+        f->config.stored = f->training.frozen && on_cpus(f->training.device);
+        f->config.f32_activations = o->f32_activations;
+        t->start = (trainer_start){give_values, f, lm_mapped(&f->config)};
         if (finetune_data_judges(&f->data))
             t->judge = (trainer_judge){.name = LM_EVAL_LOSS, .ask = finetune_data_judge, .ctx = &f->data};
         status = train(f);

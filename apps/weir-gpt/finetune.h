@@ -20,6 +20,7 @@ typedef struct finetune_opts {
     double dropout;
     const char *targets; /* NULL: all products of the blocks */
     const char *adapter; /* the folder of one to go on with; NULL: none */
+    bool f32_activations; /* products with weights that are not trained do not round the other factor */
 } finetune_opts;
 
 /* Their entries for a program's table; `o` is a finetune_opts variable. */
@@ -37,7 +38,9 @@ typedef struct finetune_opts {
     {"--lora-targets", OPTIONS_TEXT, &(o).targets, .value = "NAMES",                                                  \
      .help = "layers that the adapter stands beside, as q_proj,v_proj; default: all of the blocks"},                  \
     {"--adapter", OPTIONS_TEXT, &(o).adapter, .value = "DIR", .file = OPTIONS_READS,                                  \
-     .help = "with --model: use a LoRA adapter, of weir or of peft; or train it further"}
+     .help = "with --model: use a LoRA adapter, of weir or of peft; or train it further"},                            \
+    {"--f32-activations", OPTIONS_FLAG, &(o).f32_activations,                                                         \
+     .help = "with --model: do not round activations, and keep keys and values in f32, not bf16"}
 
 /* Whether the options ask for training; else the model goes on with a text. */
 bool finetune_trains(const finetune_opts *o, const corpus_opts *data);

@@ -132,10 +132,9 @@ static int train_and_write(trainer *t, gpt_config *c, corpus *from, const corpus
         print_banner(c, from);
     if (status < 0)
         status = trainer_train(t, gpt_train_graph(c), c->layout.micro);
-    bool whole = status < 0 && !trainer_interrupted(t);
-    if (whole && t->judge.name && t->judged_at == t->done && ranks_first())
-        fprintf(stderr, "validation loss %.4f\n", t->judged);
-    if (whole && sample->bytes && (!from->tokens || sample->tokenizer) && write_trained(t->session, c, sample))
+    if (status < 0)
+        trainer_tell_judged(t);
+    if (status < 0 && !trainer_interrupted(t) && sample->bytes && (!from->tokens || sample->tokenizer) && write_trained(t->session, c, sample))
         status = options_failed(program);
     return trainer_end(t, status);
 }
@@ -146,6 +145,7 @@ static int check_sample(sample_opts *o, const finetune_opts *tune)
         return options_wrong(program, "--prompt must not be empty");
     o->chat = tune->chat.bare;
     o->adapter = tune->adapter;
+    o->f32_activations = tune->f32_activations;
     if (!tune->model && (o->chat || o->stop.count || o->f32_activations))
         return options_wrong(program, "%s needs --model", o->chat ? "--chat" : o->stop.count ? "--stop" : "--f32-activations");
     if (!o->chat && (o->system || o->room))
@@ -181,6 +181,26 @@ static int read_tokenizer(const char *path, corpus_opts *data, sample_opts *samp
     *read = path ? tokenizer_read(path) : NULL;
     data->tokenizer = sample->tokenizer = *read;
     return !path || *read ? -1 : options_wrong(program, "--tokenizer: %s", tokens_error());
+}
+
+/* Trains a GPT of weir's own, and lets it write. */
+static int train_new(trainer *t, gpt_config *c, const corpus_opts *data, sample_opts *sample, double lr, const options_spec *spec)
+{
+    corpus from = {.tokens = NULL};
+    c->heads += c->heads ? 0 : 4;
+    int status = check(c);
+    if (status < 0)
+        status = corpus_open(&from, data, c, spec);
+    if (status < 0) {
+        set_optimizer(c, lr ? lr : 2e-3, t->opts.steps);
+        t->optimizer = c->optimizer;
+        if (t->opts.gradients)
+            log_gradients(t, c);
+        t->items_per_step = (double)c->batch * c->seq;
+        status = train_and_write(t, c, &from, data, sample);
+    }
+    corpus_close(&from);
+    return status;
 }
 
 /* *read is freed by the caller. */
@@ -222,8 +242,6 @@ static int run_program(int argc, char **argv, struct tokenizer **read)
     };
     const options_spec spec = {program, "Train a GPT on text, byte by byte or by a tokenizer, or on token ids.", table};
     int status = options_parse(&spec, argc, argv);
-    corpus from = {.tokens = NULL};
-    sample.sampler.seed = t.opts.seed;
     if (status < 0)
         status = read_tokenizer(tokenizer, &data, &sample, read);
     if (status < 0)
@@ -232,31 +250,19 @@ static int run_program(int argc, char **argv, struct tokenizer **read)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
     if (status < 0)
         status = check_model(&tune, &data);
+    if (status >= 0)
+        return status;
     data.eval_every = t.opts.eval_every;
-    if (status < 0 && tune.model && finetune_trains(&tune, &data))
-        return finetune(&t, &tune, &data, &c, lr, &spec);
+    sample.sampler.seed = t.opts.seed;
     sample.tp = c.layout.tp;
-    if (status < 0 && tune.model)
+    if (tune.model && finetune_trains(&tune, &data))
+        return finetune(&t, &tune, &data, &c, lr, &spec);
+    if (tune.model)
         return !sample.chat ? continue_text(program, tune.model, &sample) : ranks_first() ? chat(program, tune.model, &sample) : 0;
     set_sizes(&c);
-    if (status < 0 && loaded)
+    if (loaded)
         return ranks_first() ? load_and_write(loaded, &data, c, &sample) : 0;
-    c.heads += c.heads ? 0 : 4; /* a checkpoint says how many it has */
-    lr = lr ? lr : 2e-3;
-    if (status < 0)
-        status = check(&c);
-    if (status < 0)
-        status = corpus_open(&from, &data, &c, &spec);
-    if (status < 0) {
-        set_optimizer(&c, lr, t.opts.steps);
-        t.optimizer = c.optimizer;
-        if (t.opts.gradients)
-            log_gradients(&t, &c);
-        t.items_per_step = (double)c.batch * c.seq;
-        status = train_and_write(&t, &c, &from, &data, &sample);
-    }
-    corpus_close(&from);
-    return status;
+    return train_new(&t, &c, &data, &sample, lr, &spec);
 }
 
 int main(int argc, char **argv)

@@ -43,7 +43,6 @@ enum { SAMPLE_BYTES = 300 }; /* if not said */
      .help = "make the last 64 less likely: divide their logits by this, or multiply those below 0"},                                  \
     {"--stop", OPTIONS_LIST, &(o).stop, .help = "with --model: end at this text, which is not written; may be repeated"},              \
     {"--system", OPTIONS_TEXT, &(o).system, .help = "with --chat: how the model is to behave"},                                        \
-    {"--room", OPTIONS_INT, &(o).room, .min = 1, .max = 1e7, .help = "with --chat: tokens of the conversation [4096]"},                \
-    {"--f32-activations", OPTIONS_FLAG, &(o).f32_activations, .help = "with --model: do not round activations, and keep keys and values in f32, not bf16"}
+    {"--room", OPTIONS_INT, &(o).room, .min = 1, .max = 1e7, .help = "with --chat: tokens of the conversation [4096]"}
 
 #endif

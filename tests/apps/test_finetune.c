@@ -27,15 +27,26 @@ static void write_talks(void)
     cr_assert(!fclose(file));
 }
 
-static void begin(void)
+/* `sizes`: members of config.json; `width`: 8, or that of the model and its ffn. */
+static void write_model(const char *sizes, int width)
 {
     struct lm_case of = *lm_case_named("llama");
-    shell_begin();
-    of.json = "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
-              "\"intermediate_size\": 12, \"vocab_size\": 258, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"eos_token_id\": 257}";
+    char json[512];
+    snprintf(json, sizeof json, "{\"model_type\": \"llama\", %s, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+             "\"vocab_size\": 258, \"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"eos_token_id\": 257}", sizes);
+    of.json = json;
     of.c.vocab = BYTES_TOKENIZER_SIZE;
+    of.c.dim = width;
+    of.c.ffn = width > 12 ? width : 12;
+    of.c.head_dim = width / 2;
     lm_case_make(&of);
     cr_assert(bytes_tokenizer_write(folder_path("llama")));
+}
+
+static void begin(void)
+{
+    shell_begin();
+    write_model("\"hidden_size\": 8, \"intermediate_size\": 12", 8);
     write_talks();
 }
 
@@ -127,6 +138,32 @@ Test(finetune, a_run_goes_on_from_its_checkpoint)
              "cmp $T/straight/adapter_model.safetensors $T/runs/adapter_model.safetensors");
     must_run("head -n 15 $T/talks.jsonl >$T/other.jsonl; " TUNE "--chat $T/other.jsonl --lora 2 --steps 21 --resume $T/runs 2>&1");
     HAS("the samples are not those that it was saved with");
+}
+
+Test(finetune, a_card_gets_copies_of_the_weights)
+{
+    run(CHAT "--lora 2 --steps 1 --device cuda 2>&1");
+    cr_expect(!strstr(output, ".mapped"), "%s", output);
+}
+
+/* Matrices of blocks, of a model as wide as a block. */
+Test(finetune, activations_are_rounded_unless_f32_is_asked_for)
+{
+    static const char *const runs[] = {"exact --lora 2 --f32-activations", "rounded --lora 2", "loaded --f32-activations"};
+    double loss[3];
+    write_model("\"hidden_size\": 32, \"intermediate_size\": 32", 32);
+    must_run("weir checkpoint convert --quantize q4_0 $T/llama $T/llama.gguf 2>&1");
+    for (int i = 0; i < 3; i++) {
+        char command[512];
+        snprintf(command, sizeof command, APPS_BIN "/weir-gpt --seq 32 --batch 4 --seed 3 --model $T/llama.gguf --chat $T/talks.jsonl --steps 1 "
+                 "--log $T/%s 2>&1", runs[i]);
+        must_run(command);
+        char *log = json_read(folder_path("%.*s", (int)strcspn(runs[i], " "), runs[i]));
+        loss[i] = json_member(strstr(log, "\"step\": 0"), "loss");
+        free(log);
+    }
+    cr_expect_lt(fabs(loss[0] - loss[2]), 1e-5, "%.9g, loaded as f32 %.9g", loss[0], loss[2]);
+    cr_expect_gt(fabs(loss[1] - loss[2]), 1e-5, "%.9g, rounded %.9g", loss[0], loss[1]);
 }
 
 Test(finetune, merged_weights_are_the_base_and_the_adapter)

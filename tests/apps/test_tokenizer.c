@@ -218,6 +218,11 @@ Test(tokenizer, settings_of_other_forms_are_refused_by_their_names)
     refuses("mkdir $T/bad; cp " CASES "/piece.model $T/bad/tokenizer.model; echo '{' >$T/bad/tokenizer_config.json; weir tokens count --tokenizer $T/bad README.md", 2,
             "/bad/tokenizer_config.json: line ");
     refuses(APPS_BIN "/weir-gpt --tokenizer " CASES "/piece.model --text README.md --vocab 9", 2, "--vocab 9 is less than the 500 tokens of --tokenizer");
+    refuses("printf ab >$T/short; " APPS_BIN "/weir-gpt --tokenizer " CASES "/piece.model --text $T/short", 2, "--text: the text has 3 tokens, too few for --seq 128");
+    refuses(APPS_BIN "/weir-gpt --tokenizer " CASES "/piece.model --text README.md --validate $T/short", 2,
+            "--validate: the text has 3 tokens, too few for --seq 128");
+    refuses("head -c 60 README.md >$T/short; " APPS_BIN "/weir-gpt --tokenizer " CASES "/piece.model --text $T/short --seq 8 --eval-every 1", 2,
+            "--text: ");
 }
 
 Test(tokenizer, damaged_files_get_a_sentence)

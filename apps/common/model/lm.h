@@ -13,9 +13,9 @@
  * of the model.
  *
  * Parameters are called as in the file and have its shapes (model.layers.0.self_attn.q_proj.weight [out, in]; GPT-2's folders have
- * [in, out]), so a session loads the file itself. With .stored, matrices that nothing trains stay in the file: they are mapped, and
- * products read them in the type that they have there, quantised or not. The rest (norms, biases, GPT-2's weights of blocks in a
- * folder) is loaded as f32. Keys and values of earlier tokens are states, c->room rows of each block.
+ * [in, out]), so a session loads the file itself. With .stored, matrices that nothing trains stay in the file: they are mapped, which
+ * only CPUs can read, and products read them in the type that they have there, quantised or not. The rest (norms, biases, GPT-2's
+ * positions, its weights of blocks in a folder) is loaded as f32. Keys and values of earlier tokens are states, c->room rows of each block.
  *
  * A graph that writes has two programs over the same parameters and states:
  *
@@ -26,8 +26,8 @@
  *              token: no other row sees them. lm_keep() then keeps the rows that are real.
  *
  * One program alone may set a state, and main is that one. So prompt leaves its keys and values in states of its own
- * (blk.0.keys.new), and lm_keep() copies as many rows as are real into the states of main, in place: nothing behind the last real row is ever kept.
- * A chunk needs room for all of its rows: position + chunk <= room. Tokens near the end of the room go through main.
+ * (blk.0.keys.new), and lm_keep() copies as many rows as are real into the states of main, in place: nothing behind the last real row
+ * is ever kept. A chunk needs room for all of its rows: position + chunk <= room. Tokens near the end of the room go through main.
  *
  * A graph is built by one thread. lm_keep() needs a session at rest, and is called on every rank. Texts in lm_config are its own.
  */

@@ -4,8 +4,8 @@
  * logits is all that differs. weight() alone makes parameters, and product() alone multiplies by those of a layer.
  *
  * Over TP the weights of q, k, v, gate, up and the head are split by outputs, those of o and down by inputs (Shoeybi et al. 2019),
- * where the heads allow it. Weights that stay in the file are all split by outputs: rows lie together there, and sums are the same
- * however many devices share them. Everything else is deduced. */
+ * where the heads allow it. With .stored, weights that are not trained are all split by outputs: rows lie together in the file, and sums
+ * are the same however many devices share them. Everything else is deduced. */
 #include "apps/common/model/lm_inside.h"
 
 #include "graph/base/blocks.h"

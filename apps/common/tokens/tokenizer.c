@@ -145,14 +145,13 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *byte
 struct encoder *encoder_new(const struct tokenizer *t)
 {
     struct encoder *e = calloc(1, sizeof *e);
-    if (!e)
-        return NULL;
-    *e = (struct encoder){t, normalizer_new(), splitter_new(), bpe_scratch_new()};
-    if (!e->normalizer || !e->splitter || !e->bpe) {
-        encoder_free(e);
-        return NULL;
-    }
-    return e;
+    if (e)
+        *e = (struct encoder){t, normalizer_new(), splitter_new(), bpe_scratch_new()};
+    if (e && e->normalizer && e->splitter && e->bpe)
+        return e;
+    encoder_free(e);
+    tokens_failed("no memory");
+    return NULL;
 }
 
 void encoder_free(struct encoder *e)

@@ -48,7 +48,7 @@ uint32_t tokenizer_size(const struct tokenizer *t);
 /* The token that ends a text. False: the files name none. */
 bool tokenizer_end(const struct tokenizer *t, uint32_t *id);
 
-/* NULL: no memory. Borrows the tokenizer. One thread at a time. */
+/* NULL with tokens_error(): no memory. Borrows the tokenizer. One thread at a time. */
 struct encoder *encoder_new(const struct tokenizer *t);
 void encoder_free(struct encoder *e);
 

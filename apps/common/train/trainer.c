@@ -421,6 +421,12 @@ int trainer_interrupted(const trainer *t)
     return caught || !t->ended ? caught : SIGTERM;
 }
 
+void trainer_tell_judged(const trainer *t)
+{
+    if (!trainer_interrupted(t) && t->judge.name && t->judged_at == t->done && ranks_first())
+        fprintf(stderr, "validation loss %.4f\n", t->judged);
+}
+
 int trainer_end(trainer *t, int status)
 {
     if (status < 0)

@@ -11,10 +11,9 @@
  * In a cluster every rank does this with the same graph; the first one tells, logs and saves the plan, and each writes
  * a trace of its own (ranks.h).
  *
- * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. With .counted it is their sum,
- * divided by the sum of the fetch "count". Every
- * --eval-every steps, and at the end, the program's own judgement is asked for, if it has one: the session is then at
- * rest, and all ranks are asked.
+ * The fetch "loss" must be there to be pulled, once per micro-batch; the loss of a step is their mean. With .counted it is their
+ * sum, divided by the sum of the fetch "count". Every --eval-every steps, and at the end, the program's own judgement is asked for, if it
+ * has one: the session is then at rest, and all ranks are asked.
  *
  * SIGINT and SIGTERM (interrupt.h) end training after the step, on all ranks, also when one of them alone gets it: the
  * summary and the trace are written, and the exit status is 130 or 143. A signal before the session is open ends the
@@ -176,6 +175,9 @@ int trainer_train(trainer *t, weir_graph *graph, int micro);
 /* The signal that has ended training before its time; of another rank's that is SIGTERM. 0: none came. Work that a program
  * does when it has trained does not begin then, or breaks off. */
 int trainer_interrupted(const trainer *t);
+
+/* "validation loss 1.2345" on stderr of the first rank, if training went on to its end and was judged there. */
+void trainer_tell_judged(const trainer *t);
 
 /* Writes the summary to the log, unless `status` is an exit status already; closes and frees everything. Returns the
  * exit status: 0, `status`, that of a signal, or that of what went wrong here. */
