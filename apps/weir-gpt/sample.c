@@ -4,16 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int vocab_of(const gpt_config *c)
-{
-    return c->vocab ? c->vocab : GPT_VOCAB;
-}
-
 /* Returns 0 where the logits say nothing. */
 static int32_t draw_token(void *ctx, const float *logits)
 {
     const struct sample *s = ctx;
-    memcpy(s->logits, logits, (size_t)vocab_of(s->writer->config) * sizeof *logits);
+    memcpy(s->logits, logits, (size_t)gpt_vocab(s->writer->config) * sizeof *logits);
     const int32_t token = sampler_choose(s->sampler, s->logits);
     return token < 0 ? 0 : token;
 }
@@ -49,8 +44,8 @@ static bool take_prompt(struct sample *s)
 weir_status sample_open(struct sample *s, const gpt_config *config, const sample_opts *opts, FILE *to)
 {
     *s = (struct sample){.opts = opts, .to = to, .shown = {.to = to}, .decoder = {.tokenizer = opts->tokenizer}};
-    s->sampler = sampler_new(&opts->sampler, vocab_of(config));
-    s->logits = malloc((size_t)vocab_of(config) * sizeof *s->logits);
+    s->sampler = sampler_new(&opts->sampler, gpt_vocab(config));
+    s->logits = malloc((size_t)gpt_vocab(config) * sizeof *s->logits);
     s->writer = s->sampler && s->logits ? writer_new(config, draw_token, print_token, s) : NULL;
     return s->writer && take_prompt(s) ? WEIR_OK : WEIR_E_MEMORY;
 }

@@ -2,6 +2,7 @@
  * made, where WEIR_LM_FOLDERS names them (tests/models/folders.py). */
 #include "apps/common/model/lm.h"
 #include "tests/apps/shell.h"
+#include "tests/support/gguf_file.h"
 #include "tests/support/lm_case.h"
 #include "tests/support/lm_reference.h"
 
@@ -26,68 +27,101 @@ static const char *refused(const char *name, const char *json)
     return why;
 }
 
-#define REFUSED(name, json, part)                                                                  \
-    do {                                                                                           \
-        const char *why = refused(name, json);                                                     \
-        cr_expect(strstr(why, part), "lacks \"%s\": %s", part, why);                               \
-    } while (0)
+static void refuses(const char *name, const char *json, const char *part)
+{
+    const char *why = refused(name, json);
+    cr_expect(strstr(why, part), "%s: lacks \"%s\": %s", json, part, why);
+}
+
+struct refusal {
+    const char *name, *json, *part;
+};
+#define REFUSE_ALL(list)                                                     \
+    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++)               \
+        refuses((list)[i].name, (list)[i].json, (list)[i].part)
 #define SIZES "\"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"intermediate_size\": 12, \"vocab_size\": 32"
 #define LLAMA(more) "{\"model_type\": \"llama\", " SIZES more "}"
 #define GPT2(more) "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32" more "}"
 
 Test(lm_files, a_setting_that_is_not_supported_is_refused_with_its_value)
 {
+    static const struct refusal all[] = {
+        {"llama", "{\"model_type\": \"mamba\", \"hidden_size\": 8}",
+         "/llama/config.json: \"model_type\" is \"mamba\"; supported is gpt2, llama, mistral, qwen2, qwen3 or smollm3"},
+        {"llama", LLAMA(", \"hidden_act\": \"relu2\""), "\"hidden_act\" is \"relu2\"; supported is silu, gelu_new"},
+        {"llama", LLAMA(", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}"), "\"rope_type\" is \"yarn\"; supported is"},
+        {"llama", LLAMA(", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}"), "\"type\" is \"dynamic\"; supported is"},
+        {"llama", LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "has no \"factor\""},
+        {"llama", LLAMA(", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}"), "one set of values for all blocks"},
+        {"llama", LLAMA(", \"partial_rotary_factor\": 0.5"), "\"partial_rotary_factor\" is 0.5; supported is 1"},
+        {"llama", LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\"}"), "\"quantization_config\" is {\"quant_method\":\"gptq\"}"},
+        {"gpt2", GPT2(", \"scale_attn_by_inverse_layer_idx\": true"), "\"scale_attn_by_inverse_layer_idx\" is true; supported is false"},
+        {"gpt2", GPT2(", \"scale_attn_weights\": false"), "\"scale_attn_weights\" is false; supported is true"},
+        {"gpt2", GPT2(", \"add_cross_attention\": true"), "\"add_cross_attention\" is true"},
+    };
     lm_case_make(lm_case_named("llama"));
     lm_case_make(lm_case_named("gpt2"));
-    REFUSED("llama", "{\"model_type\": \"mamba\", \"hidden_size\": 8}",
-            "/llama/config.json: \"model_type\" is \"mamba\"; supported is gpt2, llama, mistral, qwen2, qwen3 or smollm3");
-    REFUSED("llama", LLAMA(", \"hidden_act\": \"relu2\""), "\"hidden_act\" is \"relu2\"; supported is silu, gelu_new");
-    REFUSED("llama", LLAMA(", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}"), "\"rope_type\" is \"yarn\"; supported is");
-    REFUSED("llama", LLAMA(", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}"), "\"type\" is \"dynamic\"; supported is");
-    REFUSED("llama", LLAMA(", \"rope_scaling\": {\"type\": \"linear\"}"), "has no \"factor\"");
-    REFUSED("llama", LLAMA(", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}"), "one set of values for all blocks");
-    REFUSED("llama", LLAMA(", \"partial_rotary_factor\": 0.5"), "\"partial_rotary_factor\" is 0.5; supported is 1");
-    REFUSED("llama", LLAMA(", \"quantization_config\": {\"quant_method\": \"gptq\"}"), "\"quantization_config\" is {\"quant_method\":\"gptq\"}");
-    REFUSED("gpt2", GPT2(", \"scale_attn_by_inverse_layer_idx\": true"), "\"scale_attn_by_inverse_layer_idx\" is true; supported is false");
-    REFUSED("gpt2", GPT2(", \"scale_attn_weights\": false"), "\"scale_attn_weights\" is false; supported is true");
-    REFUSED("gpt2", GPT2(", \"add_cross_attention\": true"), "\"add_cross_attention\" is true");
+    REFUSE_ALL(all);
 }
 
 Test(lm_files, a_config_that_is_damaged_is_one_sentence)
 {
+    static const struct refusal all[] = {
+        {"llama", "", "config.json: line 1: is not JSON"},
+        {"llama", "[1]", "config.json: is not a JSON object"},
+        {"llama", "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}", "is not JSON: duplicate object key"},
+        {"llama", "{}", "has no \"model_type\""},
+        {"llama", "{\"model_type\": \"llama\"}", "has no \"num_hidden_layers\""},
+        {"llama", LLAMA(", \"max_position_embeddings\": 1e3"), "\"max_position_embeddings\" is 1000.0; supported is a whole number from 1"},
+        {"llama", LLAMA(", \"max_position_embeddings\": -4"), "\"max_position_embeddings\" is -4; supported is a whole number from 1"},
+        {"llama", LLAMA(", \"rms_norm_eps\": 0"), "\"rms_norm_eps\" is 0; supported is a number above 0"},
+        {"llama", LLAMA(", \"attention_bias\": 1"), "\"attention_bias\" is 1; supported is true or false"},
+        {"llama", LLAMA(", \"eos_token_id\": [2, \"end\"]"), "\"eos_token_id\" is [2,\"end\"]; supported is a token, or a list"},
+        {"llama", LLAMA(", \"head_dim\": 3"), "3 of a head's 3 columns cannot turn in pairs"},
+        {"llama", "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 9999}", "\"num_hidden_layers\" is 9999; supported is at most 512"},
+    };
     lm_case_make(lm_case_named("llama"));
-    REFUSED("llama", "", "config.json: line 1: is not JSON");
-    REFUSED("llama", "[1]", "config.json: is not a JSON object");
-    REFUSED("llama", "{\"model_type\": \"llama\", \"model_type\": \"gpt2\"}", "is not JSON: duplicate object key");
-    REFUSED("llama", "{}", "has no \"model_type\"");
-    REFUSED("llama", "{\"model_type\": \"llama\"}", "has no \"num_hidden_layers\"");
-    REFUSED("llama", LLAMA(", \"max_position_embeddings\": 1e3"), "\"max_position_embeddings\" is 1000.0; supported is a whole number from 1");
-    REFUSED("llama", LLAMA(", \"max_position_embeddings\": -4"), "\"max_position_embeddings\" is -4; supported is a whole number from 1");
-    REFUSED("llama", LLAMA(", \"rms_norm_eps\": 0"), "\"rms_norm_eps\" is 0; supported is a number above 0");
-    REFUSED("llama", LLAMA(", \"attention_bias\": 1"), "\"attention_bias\" is 1; supported is true or false");
-    REFUSED("llama", LLAMA(", \"eos_token_id\": [2, \"end\"]"), "\"eos_token_id\" is [2,\"end\"]; supported is a token, or a list");
-    REFUSED("llama", LLAMA(", \"head_dim\": 3"), "3 of a head's 3 columns cannot turn in pairs");
-    REFUSED("llama", "{\"model_type\": \"llama\", \"hidden_size\": 8, \"num_hidden_layers\": 9999}", "\"num_hidden_layers\" is 9999; supported is at most 512");
+    REFUSE_ALL(all);
     static char long_one[(256 << 10) + 8];
     memset(long_one, ' ', sizeof long_one - 1);
-    REFUSED("llama", long_one, "has more than 262144 bytes");
+    refuses("llama", long_one, "has more than 262144 bytes");
 }
 
 Test(lm_files, tensors_that_do_not_fit_are_named)
 {
     struct lm_case other = *lm_case_named("llama");
     lm_case_make(&other);
-    REFUSED("llama", LLAMA(", \"attention_bias\": true"), "/llama/model.safetensors: has no tensor model.layers.0.self_attn.q_proj.bias [8]");
-    REFUSED("llama", LLAMA(", \"head_dim\": 8"), "tensor model.layers.0.self_attn.q_proj.weight has the shape [8, 8]; [16, 8] follows");
+    refuses("llama", LLAMA(", \"attention_bias\": true"), "/llama/model.safetensors: has no tensor model.layers.0.self_attn.q_proj.bias [8]");
+    refuses("llama", LLAMA(", \"head_dim\": 8"), "tensor model.layers.0.self_attn.q_proj.weight has the shape [8, 8]; [16, 8] follows");
     other.c.qkv_bias = true;
     lm_case_make(&other);
-    REFUSED("llama", other.json, "tensor model.layers.0.self_attn.q_proj.bias is not a part of this model");
+    refuses("llama", other.json, "tensor model.layers.0.self_attn.q_proj.bias is not a part of this model");
     must_run("mv $T/llama/model.safetensors $T/llama/pytorch_model.bin");
-    REFUSED("llama", other.json, "/llama: its weights are pytorch_model.bin, which only Python can read");
+    refuses("llama", other.json, "/llama: its weights are pytorch_model.bin, which only Python can read");
     must_run("rm $T/llama/pytorch_model.bin");
-    REFUSED("llama", other.json, "/llama: has neither model.safetensors nor model.safetensors.index.json");
+    refuses("llama", other.json, "/llama: has neither model.safetensors nor model.safetensors.index.json");
     must_run("printf '{}' >$T/llama/model.safetensors.index.json");
-    REFUSED("llama", other.json, "model.safetensors.index.json");
+    refuses("llama", other.json, "model.safetensors.index.json");
+}
+
+/* Their product does not fit an int. */
+Test(lm_files, heads_that_are_too_large_are_refused)
+{
+    static const char *const key[] = {"gpt2.block_count", "gpt2.embedding_length", "gpt2.feed_forward_length", "gpt2.context_length",
+                                      "gpt2.attention.head_count", "gpt2.attention.key_length"};
+    enum { KEYS = sizeof key / sizeof *key, UINT = 4, FLOAT = 6, TEXT = 8 };
+    static struct gguf_file f;
+    const float eps = 1e-5f;
+    char why[1024] = "";
+    lm_config c;
+    gguf_file_begin(&f, 0, KEYS + 2);
+    gguf_file_text(&f, "general.architecture"), gguf_file_u32(&f, TEXT), gguf_file_text(&f, "gpt2");
+    for (int i = 0; i < KEYS; i++)
+        gguf_file_text(&f, key[i]), gguf_file_u32(&f, UINT), gguf_file_u32(&f, i < 4 ? 8 : 1 << 24);
+    gguf_file_text(&f, "gpt2.attention.layer_norm_epsilon"), gguf_file_u32(&f, FLOAT), gguf_file_bytes(&f, &eps, sizeof eps);
+    folder_write(folder_path("large.gguf"), f.bytes, f.count);
+    cr_expect(!lm_read(folder_path("large.gguf"), &c, why, sizeof why));
+    cr_expect(strstr(why, "16777216 heads of 16777216 columns are more than is supported"), "%s", why);
 }
 
 Test(lm_files, tokens_that_end_a_text_come_from_the_generation_config)

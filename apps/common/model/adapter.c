@@ -1,22 +1,12 @@
 /* apps/common/model/adapter.c: the parameters of an adapter, between a session and adapter_model.safetensors. */
 #include "apps/common/model/adapter.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define REFUSE(...) refuse(why, why_bytes, __VA_ARGS__)
+#define REFUSE(...) (snprintf(why, why_bytes, __VA_ARGS__), false)
 enum { PATH_ROOM = 4096 };
-
-static __attribute__((format(printf, 3, 4))) bool refuse(char *why, size_t why_bytes, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(why, why_bytes, format, list);
-    va_end(list);
-    return false;
-}
 
 bool adapter_matches(const adapter *a, const char *module)
 {
@@ -164,7 +154,7 @@ bool adapter_save(const adapter_files *to, const adapter *a, weir_session *sessi
     weir_checkpoint_writer *writer = writes ? weir_checkpoint_create(path) : NULL;
     bool ok = all.value && (writer || !writes);
     if (!ok)
-        REFUSE("%s", all.value ? weir_error() : "no memory");
+        ok = REFUSE("%s", all.value ? weir_error() : "no memory");
     ok = ok && read_values(to, session, plan, writer, &all, why, why_bytes);
     if (!ok)
         weir_checkpoint_abandon(writer);

@@ -6,14 +6,13 @@
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define REFUSE(...) refuse(why, why_bytes, __VA_ARGS__)
+#define REFUSE(...) (snprintf(why, why_bytes, __VA_ARGS__), false)
 enum { CONFIG_BYTES_MAX = 1 << 20, PATH_ROOM = 4096 };
 
 /* Settings that change no result of an adapter that is there, whatever they say. */
@@ -27,15 +26,6 @@ static const char *const known[] = {
     "peft_type", "r", "lora_alpha", "lora_dropout", "target_modules", "base_model_name_or_path", "fan_in_fan_out", "bias",
     "init_lora_weights",
 };
-
-static __attribute__((format(printf, 3, 4))) bool refuse(char *why, size_t why_bytes, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    vsnprintf(why, why_bytes, format, list);
-    va_end(list);
-    return false;
-}
 
 static bool is_of(const char *key, const char *const *list, size_t count)
 {
@@ -135,9 +125,9 @@ static bool refuse_others(json_t *config, const char *path, char *why, size_t wh
     json_object_foreach(config, key, value)
         if (!IS_OF(key, known) && !IS_OF(key, without_effect) && !is_off(value)) {
             json_t *named = json_string(key); /* escaped: the file is a stranger's */
-            REFUSE("%s: %s is %s, which is not supported", path, shown(named, name), shown(value, text));
+            const bool none = REFUSE("%s: %s is %s, which is not supported", path, shown(named, name), shown(value, text));
             json_decref(named);
-            return false;
+            return none;
         }
     return true;
 }
@@ -166,9 +156,9 @@ bool adapter_read_config(const char *path, adapter *a, char *why, size_t why_byt
     free(text);
     bool ok = json_is_object(config);
     if (!ok && bytes > CONFIG_BYTES_MAX)
-        REFUSE("%s: has more than 1 MiB", path);
+        ok = REFUSE("%s: has more than 1 MiB", path);
     else if (!ok)
-        REFUSE("%s:%d: is no JSON object%s%s", path, error.line > 0 ? error.line : 1, config ? "" : ": ", config ? "" : error.text);
+        ok = REFUSE("%s:%d: is no JSON object%s%s", path, error.line > 0 ? error.line : 1, config ? "" : ": ", config ? "" : error.text);
     ok = ok && take(config, path, a, why, why_bytes) && refuse_others(config, path, why, why_bytes);
     json_decref(config);
     return ok;
@@ -207,9 +197,9 @@ bool adapter_write(const char *folder, const adapter *a, char *why, size_t why_b
     char *text = config ? json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(config);
     const int fd = text ? mkstemp(part) : -1;
-    const bool ok = fd >= 0 && !fchmod(fd, 0644) && put(fd, text) && !rename(part, path);
+    bool ok = fd >= 0 && !fchmod(fd, 0644) && put(fd, text) && !rename(part, path);
     if (!ok)
-        REFUSE("%s: cannot be written: %s", path, text ? strerror(errno) : "no memory");
+        ok = REFUSE("%s: cannot be written: %s", path, text ? strerror(errno) : "no memory");
     if (!ok && fd >= 0)
         unlink(part);
     free(text);

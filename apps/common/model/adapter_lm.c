@@ -52,17 +52,11 @@ const char *lm_adapter_targets(const lm_config *c)
 
 /* ---- the order of rows ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t bytes = strlen(text), part = strlen(end);
-    return bytes >= part && !strcmp(text + bytes - part, end);
-}
-
 /* Row 2i + h of a head in the file is its row h half + i in transformers' weight. */
 bool lm_adapter_order(void *ctx, const char *module, weir_array *value, bool reading)
 {
     const lm_config *c = ctx;
-    const bool q = ends_with(module, "q_proj"), k = ends_with(module, "k_proj");
+    const bool q = lm_ends_with(module, "q_proj"), k = lm_ends_with(module, "k_proj");
     if (!c->interleaved || (!q && !k))
         return true;
     const int64_t half = c->head_dim / 2, rows = value->shape.dim[0], columns = value->shape.dim[1];

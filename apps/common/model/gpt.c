@@ -75,6 +75,11 @@ int64_t gpt_eval_rows_max(const gpt_config *c)
     return (int64_t)(GPT_EVAL_ROWS_MAX + rows - 1) / rows * rows;
 }
 
+int gpt_vocab(const gpt_config *c)
+{
+    return c->vocab ? c->vocab : GPT_VOCAB;
+}
+
 int gpt_eval_steps(const gpt_config *c)
 {
     const int64_t windows = c->tokens_held_out ? weir_data_get_info(c->tokens_held_out)->samples
@@ -226,23 +231,18 @@ static weir_tensor *mlp_half(const pass *p, weir_tensor *x, double residual_std)
     return weir_add(x, project(p, h, dim, "down", S(0), residual_std), .name = "add2");
 }
 
-static int vocab_of(const gpt_config *c)
-{
-    return c->vocab ? c->vocab : GPT_VOCAB;
-}
-
 static weir_tensor *embed(const pass *p, weir_tensor *tokens)
 {
     const gpt_config *c = p->config;
     weir_tensor *wpe = weir_param(p->graph, WEIR_F32, {c->seq, c->dim}, .name = "wpe", .init = WEIR_NORMAL(0.02));
-    weir_tensor *x = weir_embedding(tokens, vocab_of(c), c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
+    weir_tensor *x = weir_embedding(tokens, gpt_vocab(c), c->dim, .name = "wte", .init = WEIR_NORMAL(0.02));
     return weir_add(x, p->positions ? weir_embedding_with(p->positions, wpe) : wpe, .name = "embed");
 }
 
 static weir_tensor *head(const pass *p, weir_tensor *x)
 {
     x = weir_layernorm(x, .name = "ln");
-    return weir_linear(x, vocab_of(p->config), .name = "head", .no_bias = true, .weight = {[TP] = S(1)},
+    return weir_linear(x, gpt_vocab(p->config), .name = "head", .no_bias = true, .weight = {[TP] = S(1)},
                        .init = WEIR_NORMAL(0.02), .by_row = p->positions != NULL);
 }
 
@@ -331,7 +331,7 @@ weir_graph *gpt_generate_graph(const gpt_config *c, int rows, const gpt_feed *fe
 double gpt_step_flops(const gpt_config *c)
 {
     double dim = c->dim, layers = c->layers, seq = c->seq, tokens = (double)c->batch * seq;
-    double elements = layers * 12 * dim * dim + dim * vocab_of(c);
+    double elements = layers * 12 * dim * dim + dim * gpt_vocab(c);
     double attention = 12 * layers * seq * dim / 2;
     return (6 * elements + attention) * tokens;
 }

@@ -57,6 +57,9 @@ typedef struct gpt_note {
 int gpt_note_write(const gpt_config *config, char line[GPT_NOTE_BYTES]);
 bool gpt_note_read(gpt_note *note, const void *bytes, size_t count);
 
+/* Classes of a token: .vocab, or its default. */
+int gpt_vocab(const gpt_config *config);
+
 /* Both graphs below have a second program, GPT_EVAL, if there is held-out text: gpt_eval_steps() steps of it look at
  * batches that are spread evenly over that, always at the same ones, and each adds {its mean loss, 1} to the state
  * GPT_EVAL_LOSS [2]. */

@@ -20,10 +20,10 @@ bool lm_sizes_fit(const lm_config *c, const struct lm_why *why)
 {
     if (c->heads % c->kv_heads)
         return lm_wrong(why, "%d heads of keys and values do not divide %d heads", c->kv_heads, c->heads);
-    if (c->head_dim < 1 || (c->learned && c->head_dim * c->heads != c->dim))
-        return lm_wrong(why, "%d heads do not divide the width %d", c->heads, c->dim);
     if (c->head_dim > 4096 || (int64_t)c->head_dim * c->heads > LM_SIZE_MAX)
         return lm_wrong(why, "%d heads of %d columns are more than is supported", c->heads, c->head_dim);
+    if (c->head_dim < 1 || (c->learned && c->head_dim * c->heads != c->dim))
+        return lm_wrong(why, "%d heads do not divide the width %d", c->heads, c->dim);
     if (!c->learned && (c->rotary_dim % 2 || c->rotary_dim > c->head_dim))
         return lm_wrong(why, "%d of a head's %d columns cannot turn in pairs", c->rotary_dim, c->head_dim);
     return true;

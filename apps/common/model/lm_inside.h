@@ -39,6 +39,8 @@ bool lm_stays(const lm_config *c, lm_part part, int block, bool bias);
 /* Whether sizes fit each other. */
 bool lm_sizes_fit(const lm_config *c, const struct lm_why *why);
 
+bool lm_ends_with(const char *text, const char *end);
+
 /* ---- members of a config.json ----
  *
  * A member that is missing or null has the default. One of another kind or range leaves a sentence, and `wrong` is true from then on:

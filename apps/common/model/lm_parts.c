@@ -200,7 +200,7 @@ static bool differs(void *ctx, const parameter *p)
     return strcmp(ctx, p->name) != 0;
 }
 
-static bool ends_with(const char *text, const char *end)
+bool lm_ends_with(const char *text, const char *end)
 {
     const size_t a = strlen(text), b = strlen(end);
     return a >= b && !strcmp(text + a - b, end);
@@ -211,7 +211,7 @@ static bool ends_with(const char *text, const char *end)
 static bool is_needless(const lm_config *c, const char *name)
 {
     char head[LM_NAME_BYTES];
-    return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") ||
+    return lm_ends_with(name, ".rotary_emb.inv_freq") || lm_ends_with(name, ".attn.bias") || lm_ends_with(name, ".attn.masked_bias") ||
            (c->names == LM_NAMES_GGUF && !strcmp(name, "rope_freqs.weight")) ||
            (c->tied && !strcmp(name, lm_name(c, LM_HEAD, -1, false, head)));
 }

@@ -3,10 +3,7 @@
 #include "apps/common/model/lm.h"
 #include "graph/data/order.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void samples_free(samples *s)
 {
