@@ -133,8 +133,7 @@ static int turn(struct talk *t, const sample_opts *opts)
         return options_wrong(t->program, "%s", tokens_error());
     interrupt_stops(NULL);
     const speaker_ending how = write_reply(t, opts->bytes < 0 ? INT64_MAX : opts->bytes, &text);
-    const int caught = interrupt_caught();
-    interrupt_forget();
+    const int caught = interrupt_forget();
     if (how == SPEAKER_FAILED) {
         free(text);
         return 1;

@@ -95,13 +95,13 @@ void interrupt_stops(weir_session *session)
 }
 
 /* First the next signal ends the program at once, so that none is lost between. */
-void interrupt_forget(void)
+int interrupt_forget(void)
 {
     atomic_store(&gentle, false);
     while (atomic_load(&inside))
         sched_yield();
     atomic_store(&caught_ns, 0);
-    atomic_store(&caught, 0);
+    return atomic_exchange(&caught, 0);
 }
 
 int interrupt_caught(void)

@@ -27,9 +27,9 @@ void interrupt_catch(const char *program);
  * latter. When this returns no handler looks at the session before any more, and it may be closed. */
 void interrupt_stops(weir_session *session);
 
-/* No signal was caught so far, and the next one ends the program at once. For a program that a signal calls back from one of many tasks
- * (a chat from a reply). Not while a session stops. */
-void interrupt_forget(void);
+/* Returns the signal that was caught (0: none) and forgets it; the next one ends the program at once. For a program in which a signal
+ * ends one task of many, as a reply of a chat. Not while a session stops. */
+int interrupt_forget(void);
 
 /* The signal that asked this process to end; 0: none did. */
 int interrupt_caught(void);
