@@ -32,7 +32,7 @@ typedef struct prediction {
 
 /* ---- workers ---- */
 
-/* Those of a rank are numbered behind those of the ranks before it. */
+/* Workers of a rank are numbered behind those of the ranks before it. */
 static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
 {
     const weir_plan *plan = p->plan;
