@@ -99,7 +99,7 @@ static weir_status measure_machine(measuring *m)
 static weir_status check_noise(measuring *m)
 {
     uint64_t p50, p90;
-    sampler_noise(&m->sampler, &p50, &p90);
+    sampler_noise(&p50, &p90);
     m->rates->noise_p50 = p50 > m->rates->noise_p50 ? p50 : m->rates->noise_p50;
     m->rates->noise_p90 = p90 > m->rates->noise_p90 ? p90 : m->rates->noise_p90;
     m->rates->noisy |= p50 > QUIET_P50;

@@ -34,7 +34,7 @@ uint64_t sampler_waited(const sampler *s);
 uint64_t sampler_median(uint64_t *values, int count);
 
 /* How much a fixed piece of work is disturbed: thousandths of its 10th percentile. */
-void sampler_noise(const sampler *s, uint64_t *p50, uint64_t *p90);
+void sampler_noise(uint64_t *p50, uint64_t *p90);
 
 /* ---- calls (call.c) ---- */
 

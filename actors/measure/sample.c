@@ -99,11 +99,10 @@ static uint64_t fixed_work_ns(void)
     return (uint64_t)(park_now_ns() - start);
 }
 
-void sampler_noise(const sampler *s, uint64_t *p50, uint64_t *p90)
+void sampler_noise(uint64_t *p50, uint64_t *p90)
 {
     enum { TURNS = 101, THOUSAND = 1000 };
     uint64_t ns[TURNS];
-    (void)s;
     for (int i = 0; i < TURNS; i++)
         ns[i] = fixed_work_ns();
     const uint64_t middle = sampler_median(ns, TURNS), low = ns[TURNS / 10] ? ns[TURNS / 10] : 1;

@@ -6,72 +6,25 @@
 
 #include "actors/cluster/cluster.h"
 #include "graph/base/error.h"
+#include "graph/plan/spread/deal.h"
 #include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
-#define IO_WORKERS_MAX 64 /* they sleep most of the time; but a plan may come from anywhere */
-
 /* ---- which worker runs what ---- */
-
-/* Whether it is an io queue of this process's; or one of those that all queues of a device share a worker with. */
-static bool owns_io_queue(const struct weir_session *s, uint32_t queue)
-{
-    return s->plan->queues[queue].kind == PLAN_IO_QUEUE && built_owns(&s->built, s->plan->queues[queue].space.i);
-}
-
-static bool owns_device_queue(const struct weir_session *s, uint32_t queue)
-{
-    return s->plan->queues[queue].kind != PLAN_OUTSIDE && s->plan->queues[queue].kind != PLAN_IO_QUEUE &&
-           built_owns(&s->built, s->plan->queues[queue].space.i);
-}
-
-/* Numbers this process's devices that have such queues; others get UINT32_MAX. Returns how many there are. */
-static uint32_t number_devices(const struct weir_session *s, uint32_t *number)
-{
-    const weir_plan *plan = s->plan;
-    uint32_t count = 0;
-    memset(number, 0xff, plan->spaces_count * sizeof(*number));
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (owns_device_queue(s, q) && number[plan->queues[q].space.i] == UINT32_MAX)
-            number[plan->queues[q].space.i] = count++;
-    return count;
-}
-
-/* All queues of the k-th device, but for those of io, go to worker k modulo the number of workers that compute. */
-static void assign_compute(struct weir_session *s, uint32_t *number)
-{
-    uint32_t devices = number_devices(s, number), limit = crew_places(s->workers.crew);
-    s->workers.compute_count = devices < limit ? devices : limit;
-    if (!s->workers.compute_count)
-        s->workers.compute_count = 1;
-    for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_device_queue(s, q))
-            s->workers.of_queue[q] = number[s->plan->queues[q].space.i] % s->workers.compute_count;
-}
-
-/* Each io queue gets a worker of its own, as long as there are not very many. */
-static void assign_io(struct weir_session *s)
-{
-    uint32_t count = 0;
-    for (uint32_t q = 0; q < s->plan->queues_count; q++)
-        if (owns_io_queue(s, q))
-            s->workers.of_queue[q] = s->workers.compute_count + count++ % IO_WORKERS_MAX;
-    s->workers.count = s->workers.compute_count + (count < IO_WORKERS_MAX ? count : IO_WORKERS_MAX);
-}
 
 weir_status session_assign_queues(struct weir_session *s)
 {
-    uint32_t *number = calloc(s->plan->spaces_count + 1, sizeof(*number));
+    plan_workers workers;
     s->workers.of_queue = calloc(s->plan->queues_count + 1, sizeof(*s->workers.of_queue));
-    weir_status status = WEIR_OK;
-    if (number && s->workers.of_queue) {
-        assign_compute(s, number);
-        assign_io(s);
-    } else {
-        status = error_set(WEIR_E_MEMORY, "no memory for %u queues", s->plan->queues_count);
-    }
-    free(number);
-    return status;
+    if (!s->workers.of_queue)
+        return error_set(WEIR_E_MEMORY, "no memory for %u queues", s->plan->queues_count);
+    const uint32_t rank = s->built.cluster ? s->built.cluster->env.rank : PLAN_NONE;
+    weir_status status = plan_deal(s->plan, rank, crew_places(s->workers.crew), s->workers.of_queue, &workers);
+    if (status)
+        return status;
+    s->workers.compute_count = workers.compute;
+    s->workers.count = workers.all;
+    return WEIR_OK;
 }
 
 weir_status session_unsupported(const weir_session_opts *opts, const char *why)

@@ -1,5 +1,5 @@
 /* weir predict: how long a step of a plan takes on a machine that was measured. */
-#include "apps/common/measure.h"
+#include "actors/watch/trace.h"
 #include "apps/weir/command.h"
 
 #include <jansson.h>
@@ -65,32 +65,36 @@ static void explain(const weir_prediction *p)
 
 /* ---- the trace ---- */
 
-static void write_firing(void *ctx, const char *actor, const char *queue, int64_t step, int micro, double begin_s, double end_s)
+enum { TRACE_EVENTS = 1 << 20 }; /* the last ones are kept */
+
+static void record(void *ctx, const weir_predicted_firing *f)
 {
-    FILE *to = ctx;
-    json_t *event = json_pack("{s:s, s:s, s:i, s:s, s:f, s:f, s:{s:I, s:i}}", "name", actor, "ph", "X", "pid", 0, "tid", queue, "ts", 1e6 * begin_s,
-                              "dur", 1e6 * (end_s - begin_s), "args", "step", (json_int_t)step, "micro", micro);
-    fputs(ftell(to) > 64 ? ",\n" : "", to);
-    if (event)
-        json_dumpf(event, to, JSON_COMPACT);
-    json_decref(event);
+    const int64_t begin = (int64_t)(1e9 * f->begin_s);
+    trace_add(ctx, (struct trace_event){.start_ns = begin, .ns = (int64_t)(1e9 * f->end_s) - begin, .step = f->step, .actor = (uint32_t)f->number,
+                                        .micro = (uint32_t)f->micro});
 }
 
-static int predict(const weir_plan *plan, const weir_rates *rates, weir_predict_opts opts, const char *trace, weir_prediction *p)
+static weir_status write_trace(const struct trace *trace, struct trace_file *file, const weir_plan *plan)
 {
-    FILE *to = trace ? fopen(trace, "we") : NULL;
-    if (trace && !to)
-        return options_wrong(program, "cannot write %s", trace);
+    trace_begin(file, plan, "predicted");
+    trace_write(trace, file, plan, 0);
+    return trace_end(file);
+}
+
+static weir_status predict(const weir_plan *plan, const weir_rates *rates, weir_predict_opts opts, const char *path, weir_prediction *p)
+{
+    struct trace trace = {.events = NULL};
+    struct trace_file file = {.to = NULL};
+    weir_status status = path ? trace_file_open(&file, path) : WEIR_OK;
+    status = status || !path ? status : trace_open(&trace, TRACE_EVENTS);
     opts.size = sizeof opts;
-    opts.fired = to ? write_firing : NULL;
-    opts.ctx = to;
-    if (to)
-        fprintf(to, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [        \n");
-    int status = weir_predict_at(plan, rates, p, &opts) ? options_failed(program) : -1;
-    if (to)
-        fputs("\n]}\n", to);
-    if (to && (ferror(to) | fclose(to)) && status < 0)
-        status = options_wrong(program, "cannot write %s", trace);
+    opts.fired = path ? record : NULL;
+    opts.ctx = &trace;
+    status = status ? status : weir_predict_at(plan, rates, p, &opts);
+    if (path && !status)
+        status = write_trace(&trace, &file, plan);
+    trace_file_drop(&file);
+    trace_close(&trace);
     return status;
 }
 
@@ -143,9 +147,8 @@ int command_predict(int argc, char **argv)
     weir_prediction p = {0};
     const char *changes[OPTIONS_LIST_MAX + 1] = {NULL};
     memcpy(changes, set.value, (size_t)set.count * sizeof *changes);
-    if (plan)
-        status = rates ? predict(plan, rates, (weir_predict_opts){.program = wanted, .workers = workers, .set = changes}, trace, &p)
-                       : options_failed(program);
+    if (plan && (!rates || predict(plan, rates, (weir_predict_opts){.program = wanted, .workers = workers, .set = changes}, trace, &p)))
+        status = options_failed(program);
     if (plan && status < 0)
         status = json ? print_json(&p) : (print(&p), 0);
     if (plan && !status && explains && !json)

@@ -3,11 +3,10 @@
 
 #include "graph/base/error.h"
 #include "graph/base/units.h"
+#include "graph/time/rates.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define PS_S 1e12
 
 /* A text that is being read. */
 typedef struct reading {
@@ -101,7 +100,7 @@ static weir_status set_latency(reading *r)
     const char *at = r->value;
     if (!time_take(&at, &seconds) || *at || seconds > 1000)
         return wrong(r, "a latency is as 200us: us, ms or s");
-    r->c->latency_ps = (uint64_t)(seconds * PS_S + 0.5);
+    r->c->latency_ps = (uint64_t)(seconds * TIME_PS_S + 0.5);
     r->c->has_latency = true;
     return WEIR_OK;
 }

@@ -35,6 +35,7 @@ typedef struct played {
     uint64_t order[CLOCK_STEPS]; /* the sum of a step, */
     uint64_t advance;      /* and what it is more than that of the step before */
     uint64_t ends[CLOCK_STEPS], step_firings; /* of a step: the sum of all ends of its firings; how many it has */
+    bool over;             /* steps repeat, or it has lasted long enough */
     bool failed;           /* no memory */
 } played;
 
@@ -118,44 +119,6 @@ static void tell(game *g, uint32_t port, bool freed)
 
 /* ---- steps ---- */
 
-static uint64_t random_of(uint32_t actor, uint32_t firing)
-{
-    const uint32_t both[] = {actor, firing};
-    return hash_more(HASH_START, both, sizeof both) | 1;
-}
-
-/* Each firing counts for the step that it is of. */
-static void count_end(played *x, uint32_t actor)
-{
-    const uint32_t firing = x->game.fired[actor] - 1, step = firing / x->spec->plan->actors[actor].fires;
-    if (x->spec->fired)
-        x->spec->fired(x->spec->ctx, actor, firing, x->began[actor], x->now);
-    x->result->firings++;
-    x->order[step] += random_of(actor, firing % x->spec->plan->actors[actor].fires) * x->place[actor];
-    x->ends[step] += x->now;
-    if (--x->left[step] == 0)
-        x->result->end[x->result->steps++] = x->now;
-}
-
-static void end(played *x, uint32_t actor)
-{
-    const uint32_t worker = worker_of(x, actor);
-    if (worker != PLAN_NONE) {
-        x->busy[worker] = false;
-        x->result->busy[worker] += x->now - x->began[actor];
-        stir(x, worker);
-    }
-    const uint32_t c = x->game.member_of[actor];
-    game_fire(&x->game, actor);
-    if (c == PLAN_NONE) {
-        count_end(x, actor);
-        return;
-    }
-    const plan_range *members = &x->spec->plan->collectives[c].members;
-    for (uint32_t m = members->first; m < members->first + members->count; m++)
-        count_end(x, x->spec->plan->members[m].i);
-}
-
 static uint64_t length(const clock_result *r, uint32_t step)
 {
     return r->end[step] - r->end[step - 1];
@@ -185,15 +148,56 @@ static bool step_repeats(const played *x, uint32_t s, uint32_t n)
 /* How many steps repeat: the last ones are as those before them, and those as the ones before these. 0: none. */
 static uint32_t repeats(const played *x)
 {
-    const clock_result *r = x->result;
-    for (uint32_t n = 1; n <= CLOCK_REPEAT && 3 * n < r->steps; n++) {
-        uint32_t s = r->steps - 1;
-        while (s >= r->steps - 2 * n && step_repeats(x, s, n))
+    const uint32_t steps = x->result->steps;
+    for (uint32_t n = 1; n <= CLOCK_REPEAT && 3 * n < steps; n++) {
+        uint32_t s = steps - 1;
+        while (s >= steps - 2 * n && step_repeats(x, s, n))
             s--;
-        if (s < r->steps - 2 * n)
+        if (s < steps - 2 * n)
             return n;
     }
     return 0;
+}
+
+static uint64_t random_of(uint32_t actor, uint32_t firing)
+{
+    const uint32_t both[] = {actor, firing};
+    return hash_more(HASH_START, both, sizeof both) | 1;
+}
+
+/* Each firing counts for the step that it is of. */
+static void count_end(played *x, uint32_t actor)
+{
+    const uint32_t firing = x->game.fired[actor] - 1, step = firing / x->spec->plan->actors[actor].fires;
+    if (x->spec->fired)
+        x->spec->fired(x->spec->ctx, actor, firing, x->began[actor], x->now);
+    x->result->firings++;
+    x->order[step] += random_of(actor, firing % x->spec->plan->actors[actor].fires) * x->place[actor];
+    x->ends[step] += x->now;
+    if (--x->left[step])
+        return;
+    x->result->end[x->result->steps++] = x->now;
+    x->result->repeat = repeats(x);
+    x->over = x->result->repeat || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH);
+}
+
+static void end(played *x, uint32_t actor)
+{
+    const uint32_t worker = worker_of(x, actor);
+    if (worker != PLAN_NONE) {
+        x->busy[worker] = false;
+        x->result->busy[worker] += x->now - x->began[actor];
+        stir(x, worker);
+    }
+    const uint32_t c = x->game.member_of[actor];
+    game_fire(&x->game, actor);
+    if (c == PLAN_NONE) {
+        count_end(x, actor);
+        return;
+    }
+    const plan_range *members = &x->spec->plan->collectives[c].members;
+    for (uint32_t m = members->first; m < members->first + members->count; m++)
+        count_end(x, x->spec->plan->members[m].i);
 }
 
 static void play(played *x)
@@ -202,7 +206,7 @@ static void play(played *x)
     for (;;) {
         while (x->stirred_count)
             worker_go_on(x, x->stirred[--x->stirred_count]);
-        if (!x->heap.count || x->failed || repeats(x) || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH))
+        if (!x->heap.count || x->failed || x->over)
             return;
         x->now = x->heap.events[0].time;
         while (x->heap.count && x->heap.events[0].time == x->now) {
@@ -219,7 +223,6 @@ static void conclude(played *x)
 {
     clock_result *r = x->result;
     r->span = x->now;
-    r->repeat = repeats(x);
     const uint32_t from = r->repeat ? r->steps - 1 - r->repeat : r->steps / 2;
     if (r->steps == 1)
         r->period = r->end[0];

@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUESSED_FLOPS_S 1e11
+#define GUESSED_FLOTIME_PS_S 1e11
 #define GUESSED_BYTES_S 1e10
-#define PS_S 1e12
-
 /* ---- the time of a call ---- */
 
 static bool same_op(const char *text, const char *op, size_t bytes)
@@ -22,7 +20,7 @@ static bool same_op(const char *text, const char *op, size_t bytes)
 /* Larger of two parts: arithmetic and memory. It orders calls of an op by how long they take. */
 static double effort(double flops, double bytes)
 {
-    return flops / GUESSED_FLOPS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOPS_S : bytes / GUESSED_BYTES_S;
+    return flops / GUESSED_FLOTIME_PS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOTIME_PS_S : bytes / GUESSED_BYTES_S;
 }
 
 /* The call of the same op whose effort is nearest, as a ratio. */
@@ -49,7 +47,7 @@ static struct kernel_time time_otherwise(const weir_plan *plan, const weir_rates
     struct kernel_time time = {.source = like ? TIME_SCALED : TIME_GUESSED};
     for (int p = 0; p < TIME_PLACES; p++)
         time.ps[p] = like ? (uint64_t)((double)like->ps[p] * wanted / effort((double)like->flops, (double)like->bytes))
-                          : (uint64_t)(wanted * PS_S);
+                          : (uint64_t)(wanted * TIME_PS_S);
     return time;
 }
 
@@ -139,7 +137,7 @@ static bool number_pieces(durations *d)
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers)
 {
     const uint64_t sharing = rates->cores ? rates->cores : 1;
-    *d = (durations){.plan = plan, .rates = rates, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
+    *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
     char *text = malloc(TIME_CALL_BYTES);
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);

@@ -21,7 +21,6 @@ typedef enum time_source { TIME_MEASURED, TIME_SCALED, TIME_GUESSED, TIME_NONE, 
 
 typedef struct durations {
     const weir_plan *plan;     /* borrowed */
-    const weir_rates *rates;   /* borrowed */
     const uint32_t *worker;    /* borrowed; by queue */
     uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {

@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#define PS_S UINT64_C(1000000000000)
-
 static uint32_t producer_rank(const lines *l, uint32_t port)
 {
     return plan_rank_of(l->plan, l->plan->regsts[l->plan->ports[port].regst.i].producer.i);
@@ -25,7 +23,7 @@ static uint64_t passing(const lines *l, uint32_t port)
     double bits = 0;
     for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
         bits += 8 * (double)plan_tensor_bytes(&l->plan->tensors[t]);
-    return l->changes->bits_s ? (uint64_t)(bits * (double)PS_S / (double)l->changes->bits_s) : 0;
+    return l->changes->bits_s ? (uint64_t)(bits * TIME_PS_S / (double)l->changes->bits_s) : 0;
 }
 
 static uint64_t latency(const lines *l)

@@ -78,14 +78,14 @@ static uint32_t node_of(const graph *g, const period_firing *f)
 }
 
 /* From the actor's firing number `firing`, counted from the first node; it may be of an earlier repetition. */
-static bool add_from(graph *g, uint32_t actor, int64_t firing, uint32_t to, period_kind kind, uint32_t port)
+static bool add_from(graph *g, uint32_t actor, int64_t firing, uint32_t to, weir_bound_kind kind, uint32_t port)
 {
     const int64_t fires = fires_of(g, actor);
     const int64_t step = firing >= 0 ? firing / fires : -((-firing + fires - 1) / fires);
     const uint32_t from = g->first[actor] + (uint32_t)(firing - step * fires);
     const bool far = g->worker[from] != g->worker[to];
     return add_edge(g, (edge){from, to, port, (uint8_t)kind, (int32_t)-step,
-                              g->ps[from] + (far ? g->spec->message(g->spec->ctx, port, kind == PERIOD_CREDIT) : 0)});
+                              g->ps[from] + (far ? g->spec->message(g->spec->ctx, port, kind == WEIR_BOUND_SLOT) : 0)});
 }
 
 /* The reader's firing n needs value n / hold; the register had some before the producer's first. */
@@ -96,14 +96,14 @@ static bool add_data(graph *g, uint32_t p)
     const plan_regst *regst = &plan->regsts[port->regst.i];
     for (int64_t n = 0; n < fires_of(g, port->actor.i); n++) {
         const int64_t value = n / port->hold - (int64_t)regst->initial;
-        if (!add_from(g, regst->producer.i, (value + 1) * regst->fill - 1, g->first[port->actor.i] + (uint32_t)n, PERIOD_DATA, p))
+        if (!add_from(g, regst->producer.i, (value + 1) * regst->fill - 1, g->first[port->actor.i] + (uint32_t)n, WEIR_BOUND_DATA, p))
             return false;
     }
     return true;
 }
 
 /* The producer's firing that begins a value needs the slot that the reader has freed `slots` values before. */
-static bool add_credit(graph *g, uint32_t p)
+static bool add_slot(graph *g, uint32_t p)
 {
     const weir_plan *plan = g->spec->plan;
     const plan_port *port = &plan->ports[p];
@@ -111,7 +111,7 @@ static bool add_credit(graph *g, uint32_t p)
     const int64_t slots = g->spec->slots ? g->spec->slots[port->regst.i] : regst->slots;
     for (int64_t n = 0; n < fires_of(g, regst->producer.i); n += regst->fill) {
         const int64_t value = n / regst->fill + (int64_t)regst->initial - slots;
-        if (!add_from(g, port->actor.i, (value + 1) * port->hold - 1, g->first[regst->producer.i] + (uint32_t)n, PERIOD_CREDIT, p))
+        if (!add_from(g, port->actor.i, (value + 1) * port->hold - 1, g->first[regst->producer.i] + (uint32_t)n, WEIR_BOUND_SLOT, p))
             return false;
     }
     return true;
@@ -128,7 +128,7 @@ static bool add_orders(graph *g)
         const uint32_t node = node_of(g, f), last = g->last[f->worker];
         const int32_t at = repetition(g, f);
         if (at == 0 && last != PLAN_NONE &&
-            !add_edge(g, (edge){last, node, PLAN_NONE, PERIOD_ORDER, -g->last_at[f->worker], g->ps[last]}))
+            !add_edge(g, (edge){last, node, PLAN_NONE, WEIR_BOUND_ORDER, -g->last_at[f->worker], g->ps[last]}))
             return false;
         g->last[f->worker] = node;
         g->last_at[f->worker] = at;
@@ -141,7 +141,7 @@ static bool add_edges(graph *g)
     const weir_plan *plan = g->spec->plan;
     for (uint32_t p = 0; p < plan->ports_count; p++)
         if (plan->actors[plan->ports[p].actor.i].program.i == g->spec->program && plan_port_counts(plan, &plan->ports[p]) &&
-            (!add_data(g, p) || !add_credit(g, p)))
+            (!add_data(g, p) || !add_slot(g, p)))
             return false;
     return add_orders(g);
 }
@@ -301,7 +301,7 @@ static weir_status conclude(const graph *g, period_result *to)
     for (uint32_t i = to->count; i-- > 0;) {
         const edge *e = &g->edges[g->policy[at]];
         const uint32_t from = g->actor[e->from];
-        to->cycle[i] = (period_edge){from, g->actor[at], (e->from - g->first[from]) % g->spec->plan->actors[from].fires, (period_kind)e->kind, e->port, e->ps, e->tokens};
+        to->cycle[i] = (period_edge){from, g->actor[at], (e->from - g->first[from]) % g->spec->plan->actors[from].fires, (weir_bound_kind)e->kind, e->port, e->ps, e->tokens};
         at = e->from;
     }
     return to->cycle ? WEIR_OK : WEIR_E_MEMORY;

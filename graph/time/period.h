@@ -5,7 +5,7 @@
  * begins when u has ended, `tokens` repetitions earlier, and a message later:
  *
  *     data     v reads what u wrote
- *     credit   v writes into the slot that u freed
+ *     slot     v writes into the slot that u freed
  *     order    v is fired by u's worker, next after u
  *
  * No repetition can be shorter than the sum of times around a cycle, divided by the sum of its tokens. The largest such ratio is the
@@ -14,6 +14,8 @@
 #ifndef GRAPH_TIME_PERIOD_H
 #define GRAPH_TIME_PERIOD_H
 
+#include <weir/time.h>
+
 #include "graph/plan/form/plan.h"
 
 typedef struct period_firing { /* as it was played */
@@ -21,14 +23,12 @@ typedef struct period_firing { /* as it was played */
     uint64_t begin, end;
 } period_firing;
 
-typedef enum period_kind { PERIOD_DATA, PERIOD_CREDIT, PERIOD_ORDER } period_kind;
-
 /* An edge of the critical cycle, in the order of time. */
 typedef struct period_edge {
     uint32_t from, to;         /* actors */
     uint32_t from_firing;      /* in the step */
-    period_kind kind;
-    uint32_t port;             /* of data and credit */
+    weir_bound_kind kind;
+    uint32_t port;             /* of data and slot */
     uint64_t ps;               /* of the firing `from`, and of the message */
     int32_t tokens;
 } period_edge;

@@ -1,10 +1,10 @@
-/* graph/time/predict.c: weir_predict(): the workers of a session as actors/session/workers.c deals them, rates as durations, and
- * the clock. */
+/* graph/time/predict.c: weir_predict(): the workers of sessions, rates as durations, and the clock. */
 #include <weir/time.h>
 
 #include "graph/base/error.h"
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
+#include "graph/plan/spread/deal.h"
 #include "graph/time/change.h"
 #include "graph/time/clock.h"
 #include "graph/time/duration.h"
@@ -13,8 +13,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-#define PS_S 1e12
 
 typedef struct prediction {
     const weir_plan *plan;
@@ -34,31 +32,18 @@ typedef struct prediction {
 
 /* ---- workers ---- */
 
-static bool computes(const weir_plan *plan, uint32_t queue)
-{
-    return plan->queues[queue].kind != PLAN_OUTSIDE && plan->queues[queue].kind != PLAN_IO_QUEUE;
-}
-
-/* The devices of a rank that have such queues get its workers in turn; each queue of io has one of its own. */
-static void deal_rank(prediction *p, uint32_t rank, uint32_t most, uint32_t *number)
+/* Workers of a rank are numbered behind those of the ranks before it. */
+static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
 {
     const weir_plan *plan = p->plan;
-    uint32_t devices = 0, first = p->workers, limit = p->changes.workers[rank] ? p->changes.workers[rank] : most;
-    for (uint32_t q = 0; q < plan->queues_count; q++) {
-        const uint32_t space = plan->queues[q].space.i;
-        if (computes(plan, q) && plan->spaces[space].rank == rank && number[space] == PLAN_NONE)
-            number[space] = devices++;
-    }
-    const uint32_t count = devices < limit ? devices : limit;
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (count && computes(plan, q) && plan->spaces[plan->queues[q].space.i].rank == rank)
-            p->worker[q] = first + number[plan->queues[q].space.i] % count;
-    p->workers += count;
-    for (uint32_t q = 0; q < plan->queues_count; q++)
-        if (plan->queues[q].kind == PLAN_IO_QUEUE && plan->spaces[plan->queues[q].space.i].rank == rank)
-            p->worker[q] = p->workers++;
-    for (uint32_t w = first; w < p->workers; w++)
-        p->rank_of[w] = rank;
+    plan_workers workers;
+    weir_status status = plan_deal(plan, rank, p->changes.workers[rank] ? p->changes.workers[rank] : limit, p->worker, &workers);
+    for (uint32_t q = 0; !status && q < plan->queues_count; q++)
+        if (plan->spaces[plan->queues[q].space.i].rank == rank)
+            p->worker[q] += p->workers;
+    for (uint32_t w = 0; !status && w < workers.all; w++)
+        p->rank_of[p->workers++] = rank;
+    return status;
 }
 
 static weir_status deal_workers(prediction *p)
@@ -66,16 +51,12 @@ static weir_status deal_workers(prediction *p)
     const weir_plan *plan = p->plan;
     const uint32_t cores = p->rates->cores ? (uint32_t)p->rates->cores : 1;
     const uint32_t limit = p->opts->workers > 0 ? (uint32_t)p->opts->workers : cores;
-    uint32_t *number = malloc((plan->spaces_count + (size_t)1) * sizeof *number);
     p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
-    p->rank_of = calloc(plan->queues_count + (size_t)1, sizeof *p->rank_of);
-    const bool ok = number && p->worker && p->rank_of;
-    if (ok)
-        memset(number, 0xff, plan->spaces_count * sizeof *number);
-    for (uint32_t rank = 0; ok && rank < plan->ranks; rank++)
-        deal_rank(p, rank, limit, number);
-    free(number);
-    return ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
+    weir_status status = p->worker && p->rank_of ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    for (uint32_t rank = 0; !status && rank < plan->ranks; rank++)
+        status = deal_rank(p, rank, limit);
+    return status;
 }
 
 /* ---- the clock's questions ---- */
@@ -118,9 +99,10 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
     const plan_actor *of = &p->plan->actors[actor];
     const plan_queue *queue = &p->plan->queues[of->queue.i];
     record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
+    const weir_predicted_firing one = {plan_text(p->plan, of->name), plan_text(p->plan, queue->name), (int)actor, (int)(firing % of->fires),
+                                       firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S};
     if (p->opts->fired)
-        p->opts->fired(p->opts->ctx, plan_text(p->plan, of->name), plan_text(p->plan, queue->name), firing / of->fires,
-                       (int)(firing % of->fires), (double)begin / PS_S, (double)end / PS_S);
+        p->opts->fired(p->opts->ctx, &one);
 }
 
 /* ---- the answer ---- */
@@ -130,8 +112,8 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
     const uint64_t *by = p->durations.by_source;
     const double all = (double)(by[TIME_MEASURED] + by[TIME_SCALED] + by[TIME_GUESSED]);
     *to = (weir_prediction){
-        .step_s = (double)played->period / PS_S,
-        .first_s = (double)played->end[0] / PS_S,
+        .step_s = (double)played->period / TIME_PS_S,
+        .first_s = (double)played->end[0] / TIME_PS_S,
         .steady = played->repeat > 0,
         .measured = all > 0 ? (double)by[TIME_MEASURED] / all : 1,
         .scaled = all > 0 ? (double)by[TIME_SCALED] / all : 0,
@@ -149,12 +131,11 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
 
 static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_edge *e)
 {
-    static const weir_bound_kind kinds[] = {[PERIOD_DATA] = WEIR_BOUND_DATA, [PERIOD_CREDIT] = WEIR_BOUND_SLOT, [PERIOD_ORDER] = WEIR_BOUND_ORDER};
     const plan_actor *actor = &plan->actors[e->from];
     const plan_range *tensors = e->port == PLAN_NONE ? NULL : &plan->regsts[plan->ports[e->port].regst.i].tensors;
     return (struct weir_predicted_bound){plan_text(plan, actor->name), plan_text(plan, plan->queues[actor->queue.i].name),
                                          tensors && tensors->count ? plan_text(plan, plan->tensors[tensors->first].name) : NULL,
-                                         (int)e->from_firing, kinds[e->kind], (double)e->ps / PS_S};
+                                         (int)e->from_firing, e->kind, (double)e->ps / TIME_PS_S};
 }
 
 /* Why a step takes so long: of the steady state, which only a second step shows. */
@@ -166,7 +147,7 @@ static weir_status explain(const prediction *p, const clock_result *played, weir
     if (played->steps < 2 * spec.unroll)
         return WEIR_OK;
     weir_status status = period_find(&spec, &period);
-    to->cycle_s = period.ps / PS_S;
+    to->cycle_s = period.ps / TIME_PS_S;
     to->bounds = (int)period.count;
     for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
         to->bound[i] = bound_of(p->plan, &period.cycle[i]);

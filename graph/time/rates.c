@@ -9,16 +9,28 @@
 #include "graph/time/call.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define FIRST_LINE "weir rates 1"
 enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
 
-/* A number of a line: its key there, and the member. */
-typedef struct rates_number {
+/* A number of a line: its key there, and where the uint64_t is in its structure. */
+typedef struct number {
     const char *key;
-    uint64_t *to;
-} rates_number;
+    size_t at;
+} number;
+
+static const number call_numbers[] = {{"warm", offsetof(time_call, ps[TIME_WARM])}, {"near", offsetof(time_call, ps[TIME_NEAR])},
+                                      {"far", offsetof(time_call, ps[TIME_FAR])},   {"flops", offsetof(time_call, flops)},
+                                      {"bytes", offsetof(time_call, bytes)},        {"n", offsetof(time_call, samples)},
+                                      {NULL, 0}};
+static const number cache_numbers[] = {{"l2", offsetof(weir_rates, l2)}, {"l3", offsetof(weir_rates, l3)}, {NULL, 0}};
+static const number hand_numbers[] = {
+    {"same", offsetof(weir_rates, same)}, {"worker", offsetof(weir_rates, worker)}, {"process", offsetof(weir_rates, process)}, {NULL, 0}};
+static const number machine_numbers[] = {{"cores", offsetof(weir_rates, cores)}, {NULL, 0}};
+static const number noise_numbers[] = {
+    {"p50", offsetof(weir_rates, noise_p50)}, {"p90", offsetof(weir_rates, noise_p90)}, {"noisy", offsetof(weir_rates, noisy)}, {NULL, 0}};
 
 weir_rates *rates_new(void)
 {
@@ -109,51 +121,49 @@ static void put(written *w, const char *text)
     w->used += bytes;
 }
 
-static void put_numbers(written *w, const char *name, const rates_number *numbers)
+static void put_numbers(written *w, const char *name, const number *numbers, const void *of)
 {
-    char number[64];
+    char text[64];
+    uint64_t value;
     put(w, name);
     for (; numbers->key; numbers++) {
-        text_print(number, sizeof number, " %s=%" PRIu64, numbers->key, *numbers->to);
-        put(w, number);
+        memcpy(&value, (const char *)of + numbers->at, sizeof value);
+        text_print(text, sizeof text, " %s=%" PRIu64, numbers->key, value);
+        put(w, text);
     }
 }
 
-#define CALL_NUMBERS(c)                                                                                              \
-    {{"warm", &(c)->ps[TIME_WARM]}, {"near", &(c)->ps[TIME_NEAR]}, {"far", &(c)->ps[TIME_FAR]}, {"flops", &(c)->flops}, \
-     {"bytes", &(c)->bytes}, {"n", &(c)->samples}, {NULL, NULL}}
-#define CACHE_NUMBERS(r) {{"l2", &(r)->l2}, {"l3", &(r)->l3}, {NULL, NULL}}
-#define HAND_NUMBERS(r) {{"same", &(r)->same}, {"worker", &(r)->worker}, {"process", &(r)->process}, {NULL, NULL}}
-#define MACHINE_NUMBERS(r) {{"cores", &(r)->cores}, {NULL, NULL}}
-#define NOISE_NUMBERS(r) {{"p50", &(r)->noise_p50}, {"p90", &(r)->noise_p90}, {"noisy", &(r)->noisy}, {NULL, NULL}}
+static void put_hash(written *w)
+{
+    char last[64];
+    if (w->failed)
+        return;
+    text_print(last, sizeof last, "hash %016" PRIx64 "\n", hash_more(HASH_START, w->text, w->used));
+    put(w, last);
+}
 
-char *rates_text(weir_rates *rates, size_t *bytes)
+char *rates_text(const weir_rates *rates, size_t *bytes)
 {
     written w = {0};
-    char last[64];
     put(&w, FIRST_LINE "\n");
     for (uint32_t i = 0; i < rates->call_count; i++) {
-        const rates_number numbers[] = CALL_NUMBERS(&rates->calls[i]);
-        put_numbers(&w, "call", numbers);
+        put_numbers(&w, "call", call_numbers, &rates->calls[i]);
         put(&w, " "), put(&w, rates->calls[i].text), put(&w, "\n");
     }
-    const rates_number caches[] = CACHE_NUMBERS(rates), hand[] = HAND_NUMBERS(rates), machine[] = MACHINE_NUMBERS(rates),
-                       noise[] = NOISE_NUMBERS(rates);
-    put_numbers(&w, "caches", caches), put(&w, "\n");
-    put_numbers(&w, "hand", hand), put(&w, "\n");
-    put_numbers(&w, "machine", machine), put(&w, " level="), put(&w, rates->level), put(&w, "\n");
-    put_numbers(&w, "noise", noise), put(&w, "\n");
-    if (!w.failed)
-        rates->hash = hash_more(HASH_START, w.text, w.used);
-    text_print(last, sizeof last, "hash %016" PRIx64 "\n", rates->hash);
-    put(&w, last);
+    put_numbers(&w, "caches", cache_numbers, rates);
+    put_numbers(&w, "\nhand", hand_numbers, rates);
+    put_numbers(&w, "\nmachine", machine_numbers, rates);
+    put(&w, " level="), put(&w, rates->level);
+    put_numbers(&w, "\nnoise", noise_numbers, rates);
+    put(&w, "\n");
+    put_hash(&w);
     *bytes = w.used;
     if (w.failed)
         free(w.text);
     return w.failed ? NULL : w.text;
 }
 
-weir_status weir_rates_save(weir_rates *rates, const char *path)
+weir_status weir_rates_save(const weir_rates *rates, const char *path)
 {
     size_t bytes;
     struct replaced file;
@@ -185,10 +195,10 @@ static bool wrong(const reader *r, const char *what)
     return false;
 }
 
-static bool take_number(reader *r, const rates_number *number)
+static bool take_number(reader *r, const number *n, void *of)
 {
-    const size_t key = strlen(number->key);
-    if (strncmp(r->at, number->key, key) || r->at[key] != '=' || !is_digit(r->at[key + 1]))
+    const size_t key = strlen(n->key);
+    if (strncmp(r->at, n->key, key) || r->at[key] != '=' || !is_digit(r->at[key + 1]))
         return wrong(r, "a number is missing, or not where it is in a file that weir measure writes");
     uint64_t value = 0;
     for (r->at += key + 1; is_digit(*r->at); r->at++) {
@@ -196,15 +206,15 @@ static bool take_number(reader *r, const rates_number *number)
             return wrong(r, "a number is larger than any time or size");
         value = 10 * value + (uint64_t)(*r->at - '0');
     }
-    *number->to = value;
+    memcpy((char *)of + n->at, &value, sizeof value);
     r->at += *r->at == ' ';
     return true;
 }
 
-static bool take_numbers(reader *r, const rates_number *numbers)
+static bool take_numbers(reader *r, const number *numbers, void *of)
 {
     for (; numbers->key; numbers++)
-        if (!take_number(r, numbers))
+        if (!take_number(r, numbers, of))
             return false;
     return true;
 }
@@ -212,14 +222,11 @@ static bool take_numbers(reader *r, const rates_number *numbers)
 static bool take_call(reader *r, weir_rates *rates)
 {
     time_call call = {0};
-    const rates_number numbers[] = CALL_NUMBERS(&call);
-    char text[LINE_BYTES];
-    if (!take_numbers(r, numbers))
+    if (!take_numbers(r, call_numbers, &call))
         return false;
-    if (!*r->at || rates_find(rates, r->at))
-        return wrong(r, *r->at ? "the call is there twice" : "the call has no text");
-    text_print(text, sizeof text, "%s", r->at);
-    call.text = text;
+    call.text = r->text + (r->at - r->text); /* rates_add() copies it */
+    if (!*call.text || rates_find(rates, call.text))
+        return wrong(r, *call.text ? "the call is there twice" : "the call has no text");
     if (rates_add(rates, &call))
         return true;
     error_set(WEIR_E_MEMORY, "%s: no memory for its calls", r->path);
@@ -246,18 +253,16 @@ static bool begins(reader *r, const char *word)
 
 static bool take_line(reader *r, weir_rates *rates)
 {
-    const rates_number caches[] = CACHE_NUMBERS(rates), hand[] = HAND_NUMBERS(rates), machine[] = MACHINE_NUMBERS(rates),
-                       noise[] = NOISE_NUMBERS(rates);
     if (begins(r, "call"))
         return take_call(r, rates);
     if (begins(r, "caches"))
-        return take_numbers(r, caches);
+        return take_numbers(r, cache_numbers, rates);
     if (begins(r, "hand"))
-        return take_numbers(r, hand);
+        return take_numbers(r, hand_numbers, rates);
     if (begins(r, "machine"))
-        return take_numbers(r, machine) && take_level(r, rates);
+        return take_numbers(r, machine_numbers, rates) && take_level(r, rates);
     if (begins(r, "noise"))
-        return take_numbers(r, noise);
+        return take_numbers(r, noise_numbers, rates);
     return wrong(r, "a line begins with call, caches, hand, machine or noise; this one does not");
 }
 
@@ -291,8 +296,7 @@ weir_rates *rates_parse(const char *path, const char *text, size_t bytes)
     if (!ok)
         error_set(WEIR_E_ARGUMENT, "%s: it is no file of rates, which begins with \"" FIRST_LINE "\"; weir measure writes one", path);
     else
-        rates->hash = hash_more(HASH_START, text, bytes - LAST_BYTES);
-    text_print(last, sizeof last, "hash %016" PRIx64 "\n", rates->hash);
+        text_print(last, sizeof last, "hash %016" PRIx64 "\n", hash_more(HASH_START, text, bytes - LAST_BYTES));
     if (ok && memcmp(text + bytes - LAST_BYTES, last, LAST_BYTES)) {
         error_set(WEIR_E_ARGUMENT, "%s: it was changed or cut: its last line is not the hash of the others", path);
         ok = false;

@@ -18,6 +18,8 @@
 
 #include <stdint.h>
 
+#define TIME_PS_S 1e12 /* picoseconds of a second */
+
 /* Where a call's operands were before: in the core's own cache, in the cache of all cores, in memory. */
 typedef enum time_place { TIME_WARM, TIME_NEAR, TIME_FAR, TIME_PLACES } time_place;
 
@@ -38,7 +40,6 @@ struct weir_rates {
     char level[32];          /* of the kernels' instructions (op_level()) */
     uint64_t noise_p50, noise_p90; /* thousandths of the 10th percentile that a fixed piece of work took, by turns */
     uint64_t noisy;          /* 1: the machine was too disturbed, and the user wanted the file all the same */
-    uint64_t hash;           /* of the text */
 };
 
 weir_rates *rates_new(void); /* NULL: no memory */
@@ -49,8 +50,8 @@ const time_call *rates_find(const weir_rates *rates, const char *text);
 /* Adds a call, and copies its text. One that is there is replaced. False: no memory. */
 bool rates_add(weir_rates *rates, const time_call *call);
 
-/* The text of a file, to be freed, and its hash in `rates`. NULL: no memory. */
-char *rates_text(weir_rates *rates, size_t *bytes);
+/* The text of a file, to be freed. NULL: no memory. */
+char *rates_text(const weir_rates *rates, size_t *bytes);
 
 /* Reads such a text. NULL and weir_error(), which begins with `path` and the line. */
 weir_rates *rates_parse(const char *path, const char *text, size_t bytes);

@@ -39,9 +39,16 @@ typedef struct weir_measure_opts {
 weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir_measure_opts *opts);
 
 /* A text file, sorted and with a hash. Saving replaces it when it is whole. Loading checks it; NULL and weir_error(). */
-weir_status weir_rates_save(weir_rates *rates, const char *path);
+weir_status weir_rates_save(const weir_rates *rates, const char *path);
 weir_rates *weir_rates_load(const char *path);
 void weir_rates_free(weir_rates *rates);
+
+typedef struct weir_predicted_firing {
+    const char *actor, *queue; /* the plan's texts */
+    int number, micro;         /* of the actor in the plan; the micro-batch */
+    int64_t step;
+    double begin_s, end_s;     /* from the beginning of the first step */
+} weir_predicted_firing;
 
 typedef struct weir_predict_opts {
     size_t size;
@@ -51,8 +58,8 @@ typedef struct weir_predict_opts {
     /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
      * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
     const char *const *set;
-    /* Told of each firing that is played, in the order of its end; the name is the plan's [nobody] */
-    void (*fired)(void *ctx, const char *actor, const char *queue, int64_t step, int micro, double begin_s, double end_s);
+    /* Told of each firing that is played, in the order of their ends; `firing` is borrowed for the call [nobody] */
+    void (*fired)(void *ctx, const weir_predicted_firing *firing);
     void *ctx;           /* of fired */
 } weir_predict_opts;
 
@@ -77,7 +84,7 @@ typedef struct weir_prediction {
     struct weir_predicted_worker {
         int rank, number;
         double busy;     /* share of the time in which it fires, from 0 to 1 */
-    } worker[WEIR_PREDICT_WORKERS]; /* the first ones */
+    } worker[WEIR_PREDICT_WORKERS]; /* the first ones; those of io come last in a rank */
     /* The critical cycle: firings of which each waits for the one before it, and the first for the last, a step or more earlier. No
      * step can be shorter than it takes: its time divided by the steps that it spans. Texts are the plan's. */
     double cycle_s;      /* that bound; equal to step_s but for rounding, if the steps are steady */
