@@ -1,5 +1,5 @@
-/* graph/base/blocks.c: see the header. In reading, where a sum follows a product, the product is exact in f32: f16 has 11 bits, and the integers
- * that it is multiplied by have 10 together. So a compiler that joins the two into one instruction changes no bit. */
+/* graph/base/blocks.c: see the header. In reading, where a sum follows a product, the product is exact in f32: f16 has 11 bits, and the
+ * integers that it is multiplied by have 10 together. So a compiler that joins the two into one instruction changes no bit. */
 #include "graph/base/blocks.h"
 
 #include <math.h>

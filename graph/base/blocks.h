@@ -14,7 +14,8 @@
  *
  *     element = scale * (q - zero) + minimum      q: a byte from 0 to `most`; zero: a constant of the format
  *
- * The scale and the minimum of a unit are exact in f32. Q4_0 and Q8_0 are also written. Blocks need no alignment. Pure functions; any thread.
+ * The scale and the minimum of a unit are exact in f32. Q4_0 and Q8_0 are also written. Blocks need no alignment. Pure functions;
+ * any thread.
  */
 #ifndef GRAPH_BASE_BLOCKS_H
 #define GRAPH_BASE_BLOCKS_H
@@ -90,32 +91,16 @@ FORMULA void block_five_bits(const unsigned char *high, uint8_t q[32])
         q[i] |= (uint8_t)((high[i / 8] >> i % 8 & 1) << 4);
 }
 
-FORMULA void block_unit_q4_0(const unsigned char *block, block_unit *to)
+/* Q4_0, Q4_1, Q5_0, Q5_1: a scale, perhaps a minimum, and the elements. */
+FORMULA void block_unit_small(const unsigned char *block, bool minimum, bool five_bits, block_unit *to)
 {
+    const unsigned char *elements = block + (minimum ? 4 : 2);
     to->scale = block_f16(block);
-    to->minimum = 0;
-    block_four_bits(block + 2, to->q);
-}
-
-FORMULA void block_unit_q4_1(const unsigned char *block, block_unit *to)
-{
-    to->scale = block_f16(block);
-    to->minimum = block_f16(block + 2);
-    block_four_bits(block + 4, to->q);
-}
-
-FORMULA void block_unit_q5_0(const unsigned char *block, block_unit *to)
-{
-    to->scale = block_f16(block);
-    to->minimum = 0;
-    block_five_bits(block + 2, to->q);
-}
-
-FORMULA void block_unit_q5_1(const unsigned char *block, block_unit *to)
-{
-    to->scale = block_f16(block);
-    to->minimum = block_f16(block + 2);
-    block_five_bits(block + 4, to->q);
+    to->minimum = minimum ? block_f16(block + 2) : 0;
+    if (five_bits)
+        block_five_bits(elements, to->q);
+    else
+        block_four_bits(elements, to->q);
 }
 
 /* Signed bytes, made unsigned: from -128 to 127 becomes from 0 to 255. */
@@ -160,10 +145,10 @@ FORMULA void block_unit_q6_k(const unsigned char *block, int unit, block_unit *t
 FORMULA void block_unit_read(weir_format format, const unsigned char *block, int unit, block_unit *to)
 {
     switch (format) {
-    case WEIR_Q4_0: block_unit_q4_0(block, to); break;
-    case WEIR_Q4_1: block_unit_q4_1(block, to); break;
-    case WEIR_Q5_0: block_unit_q5_0(block, to); break;
-    case WEIR_Q5_1: block_unit_q5_1(block, to); break;
+    case WEIR_Q4_0: block_unit_small(block, false, false, to); break;
+    case WEIR_Q4_1: block_unit_small(block, true, false, to); break;
+    case WEIR_Q5_0: block_unit_small(block, false, true, to); break;
+    case WEIR_Q5_1: block_unit_small(block, true, true, to); break;
     case WEIR_Q8_0: block_unit_q8_0(block, to); break;
     case WEIR_Q4_K: block_unit_q4_k(block, unit, to); break;
     case WEIR_Q6_K:
