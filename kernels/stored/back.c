@@ -28,7 +28,7 @@ static bool rounds(const stored_weight *w, bool exact)
 
 /* ---- f32 ---- */
 
-static void multiply_f32(const stored_back *b)
+static void multiply_f32(const stored_product *b)
 {
     const int64_t in = b->w.in, out = b->w.out;
     float *rows = b->workspace;
@@ -36,7 +36,7 @@ static void multiply_f32(const stored_back *b)
         count = least(out - o, ROWS);
         for (int64_t r = 0; r < count; r++)
             stored_read(&b->w, o + r, 0, in, rows + r * in);
-        gemm_rows(b->rows, in, count, b->dy + o, out, rows, in, o > 0, b->dx, in);
+        gemm_rows(b->rows, in, count, b->x + o, out, rows, in, o > 0, b->y, in);
     }
 }
 
@@ -54,7 +54,7 @@ static size_t dy_bytes(const stored_weight *w, int64_t rows)
     return ((size_t)rows * (size_t)w->out * sizeof(uint16_t) + 63) / 64 * 64;
 }
 
-static parts parts_of(const stored_back *b)
+static parts parts_of(const stored_product *b)
 {
     char *memory = b->workspace;
     parts p = {.dy = b->workspace, .w = (uint16_t *)(void *)(memory + dy_bytes(&b->w, b->rows))};
@@ -64,7 +64,7 @@ static parts parts_of(const stored_back *b)
 }
 
 /* Rows [o, o + depth) of w, columns [column, column + count), which are added to dx. */
-static void multiply_part(const stored_back *b, parts *p, int64_t o, int64_t depth, int64_t column, int64_t count)
+static void multiply_part(const stored_product *b, parts *p, int64_t o, int64_t depth, int64_t column, int64_t count)
 {
     float row[COLUMNS];
     for (int64_t r = 0; r < depth; r++) {
@@ -75,14 +75,14 @@ static void multiply_part(const stored_back *b, parts *p, int64_t o, int64_t dep
     p->packed.k = depth;
     half_pack(&p->packed, false, p->w, count);
     half_multiply(&(half_product){.m = b->rows, .n = count, .k = depth, .dtype = WEIR_BF16, .a = p->dy + o, .lda = b->w.out,
-                                  .c_dtype = WEIR_F32, .c = b->dx + column, .ldc = b->w.in, .add = o > 0, .workspace = p->rows},
+                                  .c_dtype = WEIR_F32, .c = b->y + column, .ldc = b->w.in, .add = o > 0, .workspace = p->rows},
                   &p->packed);
 }
 
-static void multiply_bf16(const stored_back *b)
+static void multiply_bf16(const stored_product *b)
 {
     parts p = parts_of(b);
-    weir_from_f32(b->dy, b->rows * b->w.out, WEIR_BF16, p.dy);
+    weir_from_f32(b->x, b->rows * b->w.out, WEIR_BF16, p.dy);
     for (int64_t column = 0; column < b->w.in; column += COLUMNS)
         for (int64_t o = 0; o < b->w.out; o += DEPTH)
             multiply_part(b, &p, o, least(DEPTH, b->w.out - o), column, least(COLUMNS, b->w.in - column));
@@ -97,10 +97,10 @@ size_t stored_back_bytes(const stored_weight *w, bool exact, int64_t rows)
     return dy_bytes(w, rows) + DEPTH * COLUMNS * sizeof(uint16_t) + half_packed_bytes(COLUMNS, DEPTH) + half_rows_bytes(DEPTH);
 }
 
-void stored_multiply_back(const stored_back *b)
+void stored_multiply_back(const stored_product *b)
 {
     if (!b->w.out)
-        memset(b->dx, 0, (size_t)b->rows * (size_t)b->w.in * sizeof *b->dx);
+        memset(b->y, 0, (size_t)b->rows * (size_t)b->w.in * sizeof *b->y);
     else if (rounds(&b->w, b->exact))
         multiply_bf16(b);
     else

@@ -177,13 +177,13 @@ static bool has_pairs(void)
 static void multiply_pairs(const stored_product *p)
 {
     const int64_t row = p->w.row_bytes;
-    const factors f = {p->workspace, p->w.at, row, row, p->w.in};
+    factors f = {p->workspace, p->w.at, row, row, p->w.in};
     int64_t o = 0;
     weir_from_f32(p->x, p->rows * p->w.in, WEIR_BF16, p->workspace);
-    for (; o + OUTPUTS <= p->w.out; o += OUTPUTS)
-        strip(PAIRED, OUTPUTS, p, (factors){f.x, f.w + o * row, row, row, f.count}, o);
-    for (; o < p->w.out; o++)
-        strip(PAIRED, 1, p, (factors){f.x, f.w + o * row, row, row, f.count}, o);
+    for (; o + OUTPUTS <= p->w.out; o += OUTPUTS, f.w += OUTPUTS * row)
+        strip(PAIRED, OUTPUTS, p, f, o);
+    for (; o < p->w.out; o++, f.w += row)
+        strip(PAIRED, 1, p, f, o);
 }
 
 /* ---- bf16 in tiles of AMX ---- */

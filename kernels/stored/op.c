@@ -64,6 +64,44 @@ static bool weight_fits(const weir_op_args *args, int64_t *in, char *error, size
     return !__builtin_mul_overflow(w->shape.dim[1], is ? is->elements : 1, in) || REFUSE("the weight is too large");
 }
 
+/* ---- what the two products share ---- */
+
+static void stored_cost(const weir_op_args *args, weir_cost *cost)
+{
+    const stored_weight w = weight_of(args);
+    cost->flops = 2.0 * (double)shape_rows(&args->in[0].shape) * (double)w.in * (double)w.out;
+    cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
+}
+
+static stored_product product_of(const weir_kernel_args *args)
+{
+    return (stored_product){
+        .w = stored_weight_in(args, 1),
+        .exact = ((const struct stored_attrs *)args->attrs)->f32_activations,
+        .rows = shape_rows(&args->in[0].shape),
+        .x = view_f32(&args->in[0]),
+        .y = view_f32(&args->out[0]),
+        .workspace = args->workspace,
+    };
+}
+
+#define PRODUCT_OP(op, ...)                         \
+    const weir_op op_##op = {                       \
+        .name = #op,                                \
+        .fields = stored_fields,                    \
+        .field_count = 2,                           \
+        .attrs_bytes = sizeof(struct stored_attrs), \
+        .in_min = 2,                                \
+        .in_max = 2,                                \
+        .out_count = 1,                             \
+        .infer = op##_infer,                        \
+        .signatures = op##_signatures,              \
+        .cost = stored_cost,                        \
+        .workspace = op##_workspace,                \
+        .kernel = {[WEIR_CPU] = op##_cpu},          \
+        __VA_ARGS__                                 \
+    };
+
 /* ---- y = x w^T ---- */
 
 static bool linear_stored_infer(weir_op_args *args, char *error, size_t error_bytes)
@@ -91,13 +129,6 @@ static void linear_stored_signatures(const weir_op_args *args, weir_signature_li
         signature(list, WEIR_P, WEIR_B, WEIR_P);
 }
 
-static void stored_cost(const weir_op_args *args, weir_cost *cost)
-{
-    const stored_weight w = weight_of(args);
-    cost->flops = 2.0 * (double)shape_rows(&args->in[0].shape) * (double)w.in * (double)w.out;
-    cost->bytes = (double)(type_bytes(&args->in[0]) + type_bytes(&args->in[1]) + type_bytes(&args->out[0]));
-}
-
 static size_t linear_stored_workspace(const weir_op_args *args, weir_device_kind kind)
 {
     const stored_weight w = weight_of(args);
@@ -109,14 +140,7 @@ static size_t linear_stored_workspace(const weir_op_args *args, weir_device_kind
 
 static weir_status linear_stored_cpu(const weir_kernel_args *args)
 {
-    const stored_product product = {
-        .w = stored_weight_in(args, 1),
-        .exact = ((const struct stored_attrs *)args->attrs)->f32_activations,
-        .rows = shape_rows(&args->in[0].shape),
-        .x = view_f32(&args->in[0]),
-        .y = view_f32(&args->out[0]),
-        .workspace = args->workspace,
-    };
+    const stored_product product = product_of(args);
     stored_multiply(&product);
     return WEIR_OK;
 }
@@ -131,21 +155,7 @@ static void linear_stored_grad(weir_grad_args *args)
         args->din[1] = weir_op_apply(&(weir_apply){args->src, NULL, &op_linear_dw, NULL, dy_x, 2, NULL}, NULL);
 }
 
-const weir_op op_linear_stored = {
-    .name = "linear_stored",
-    .fields = stored_fields,
-    .field_count = 2,
-    .attrs_bytes = sizeof(struct stored_attrs),
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
-    .infer = linear_stored_infer,
-    .signatures = linear_stored_signatures,
-    .grad = linear_stored_grad,
-    .cost = stored_cost,
-    .workspace = linear_stored_workspace,
-    .kernel = {[WEIR_CPU] = linear_stored_cpu},
-};
+PRODUCT_OP(linear_stored, .grad = linear_stored_grad)
 
 /* ---- dx = dy w ---- */
 
@@ -179,32 +189,12 @@ static size_t linear_stored_dx_workspace(const weir_op_args *args, weir_device_k
 
 static weir_status linear_stored_dx_cpu(const weir_kernel_args *args)
 {
-    const stored_back back = {
-        .w = stored_weight_in(args, 1),
-        .exact = ((const struct stored_attrs *)args->attrs)->f32_activations,
-        .rows = shape_rows(&args->in[0].shape),
-        .dy = view_f32(&args->in[0]),
-        .dx = view_f32(&args->out[0]),
-        .workspace = args->workspace,
-    };
+    const stored_product back = product_of(args);
     stored_multiply_back(&back);
     return WEIR_OK;
 }
 
-const weir_op op_linear_stored_dx = {
-    .name = "linear_stored_dx",
-    .fields = stored_fields,
-    .field_count = 2,
-    .attrs_bytes = sizeof(struct stored_attrs),
-    .in_min = 2,
-    .in_max = 2,
-    .out_count = 1,
-    .infer = linear_stored_dx_infer,
-    .signatures = linear_stored_dx_signatures,
-    .cost = stored_cost,
-    .workspace = linear_stored_dx_workspace,
-    .kernel = {[WEIR_CPU] = linear_stored_dx_cpu},
-};
+PRODUCT_OP(linear_stored_dx)
 
 /* ---- w[ids] ---- */
 

@@ -99,7 +99,7 @@ VECTOR void block_q8_0(const place *p)
 
 /* ---- blocks of 256 ---- */
 
-/* Scales and minima of eight units: bytes of two words each, see graph/base/blocks.c. */
+/* Scales and minima of eight units: bytes of two words each, see block_scale_and_minimum(). */
 VECTOR void put_scales_of_six_bits(const place *p)
 {
     words h[4];

@@ -10,8 +10,8 @@
  * rows of x. Those are rounded to bytes once (rounded.h), unless the call wants f32: then a panel becomes f32, too, and the product is
  * gemm_rows(). Products of dense weights are dots along the rows (dense.h).
  *
- * An output is one sum in the order of `in`, unit by unit. So its bits depend on its row of x and its row of w alone: not on how many
- * rows there are beside them, nor on how `out` is split.
+ * An output of a weight of blocks is one sum in the order of `in`, unit by unit; one of a dense weight is 16 such sums, added at the
+ * end. So its bits depend on its row of x and its row of w alone: not on how many rows there are beside them, nor on how `out` is split.
  *
  * The weight needs no alignment. No byte in front of it or behind it is read, since it may be a mapped file's.
  */
@@ -50,31 +50,21 @@ static inline stored_weight stored_weight_in(const weir_kernel_args *args, int i
     return stored_weight_of(((const struct stored_attrs *)args->attrs)->format, w->dtype, &w->shape, w->data);
 }
 
-/* One call: y [rows, out] = x times the transpose of w. */
+/* One call: y = x times the transpose of w; or back, dx = dy w. */
 typedef struct stored_product {
     stored_weight w;
-    bool exact;       /* x is not rounded */
+    bool exact;      /* nothing is rounded */
     int64_t rows;
-    const float *x;
-    float *y;
-    void *workspace;  /* stored_product_bytes(), 64-byte aligned */
+    const float *x;  /* [rows, in]; back: dy [rows, out] */
+    float *y;        /* [rows, out]; back: dx [rows, in] */
+    void *workspace; /* 64-byte aligned; stored_product_bytes() or stored_back_bytes() */
 } stored_product;
 
 #ifndef __cplusplus
 void stored_multiply(const stored_product *product);
 size_t stored_product_bytes(const stored_weight *w, bool exact, int64_t rows);
 
-/* dx [rows, in] = dy [rows, out] w */
-typedef struct stored_back {
-    stored_weight w;
-    bool exact;      /* neither dy nor w is rounded */
-    int64_t rows;
-    const float *dy;
-    float *dx;
-    void *workspace; /* stored_back_bytes() */
-} stored_back;
-
-void stored_multiply_back(const stored_back *back);
+void stored_multiply_back(const stored_product *back);
 size_t stored_back_bytes(const stored_weight *w, bool exact, int64_t rows);
 
 /* Elements [from, from + count) of row `row` as f32. */
