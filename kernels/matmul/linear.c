@@ -192,7 +192,7 @@ static bool linear_dw_infer(weir_op_args *args, char *error, size_t error_bytes)
     const weir_shape *x = &args->in[0].shape, *dy = &args->in[1].shape;
     if (!factors_are_real(args, error, error_bytes))
         return false;
-    if (x->rank < 2 || dy->rank != x->rank || shape_rows(x) != shape_rows(dy))
+    if (x->rank < 1 || dy->rank != x->rank || shape_rows(x) != shape_rows(dy))
         return REFUSE("rows %lld and %lld differ", (long long)shape_rows(x), (long long)shape_rows(dy));
     args->out[0] = (weir_type){WEIR_F32, {2, {shape_last(x), shape_last(dy)}}};
     return true;

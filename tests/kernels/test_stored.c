@@ -254,6 +254,27 @@ Test(stored, a_product_of_bf16_by_amx_is_the_same_but_for_rounding)
     amx_machine_leave();
 }
 
+static size_t weight_bytes(const kernel_check *c)
+{
+    return (size_t)weir_shape_count(&c->in[1].shape) * weir_dtype_bytes(c->in[1].dtype);
+}
+
+/* The call once more, with the weight's bytes at `weight`. */
+static void run_with_weight(const kernel_check *c, void *weight)
+{
+    weir_view in[2] = {c->in[0], c->in[1]};
+    in[1].data = weight;
+    const weir_type in_type[2] = {{in[0].dtype, in[0].shape}, {in[1].dtype, in[1].shape}};
+    weir_type out_type = {c->out[0].dtype, c->out[0].shape};
+    const weir_op_args rule = {c->op, in_type, 2, &out_type, 1, c->attrs};
+    const size_t room = c->op->workspace(&rule, kernel_check_kind());
+    void *workspace = aligned_alloc(64, (room + 63) / 64 * 64 + 64);
+    const weir_kernel_args args = {.in = in, .in_count = 2, .out = c->out, .out_count = 1, .attrs = c->attrs, .workspace = workspace,
+                                   .workspace_bytes = room};
+    cr_assert_eq(kernel_check_kernel(c->op)(&args), WEIR_OK);
+    free(workspace);
+}
+
 /* The dtype of a weight may be wider than its place is aligned. */
 Test(stored, a_weight_may_lie_at_any_address)
 {
@@ -264,24 +285,14 @@ Test(stored, a_weight_may_lie_at_any_address)
             const int64_t in = 3 * (unit_of(&all[i]) == 1 ? 25 : unit_of(&all[i]));
             kernel_check c = product_check(&op_linear_stored, &attrs, &all[i], SHAPE(5, in), 35, in);
             kernel_check_run(&c);
-            const size_t bytes = (size_t)weir_shape_count(&c.in[1].shape) * weir_dtype_bytes(c.in[1].dtype);
+            const size_t bytes = weight_bytes(&c);
             float *wanted = malloc(5 * 35 * sizeof *wanted);
             memcpy(wanted, c.out[0].data, 5 * 35 * sizeof *wanted);
             char *memory = malloc(bytes + 8);
             for (int shift = 1; shift < 4; shift++) {
-                weir_view in_view[2] = {c.in[0], c.in[1]};
-                in_view[1].data = memcpy(memory + shift, c.in[1].data, bytes);
-                weir_type in_type[2] = {{c.in[0].dtype, c.in[0].shape}, {c.in[1].dtype, c.in[1].shape}},
-                          out_type = {c.out[0].dtype, c.out[0].shape};
-                const weir_op_args rule = {c.op, in_type, 2, &out_type, 1, &attrs};
-                const size_t room = c.op->workspace(&rule, kernel_check_kind());
-                void *workspace = aligned_alloc(64, (room + 63) / 64 * 64 + 64);
                 memset(c.out[0].data, 0xFF, 5 * 35 * sizeof *wanted);
-                const weir_kernel_args args = {.in = in_view, .in_count = 2, .out = c.out, .out_count = 1, .attrs = &attrs,
-                                               .workspace = workspace, .workspace_bytes = room};
-                cr_assert_eq(kernel_check_kernel(c.op)(&args), WEIR_OK);
+                run_with_weight(&c, memcpy(memory + shift, c.in[1].data, bytes));
                 cr_expect_arr_eq(c.out[0].data, wanted, 5 * 35 * sizeof *wanted, "%s", all[i].name);
-                free(workspace);
             }
             free(memory);
             free(wanted);
@@ -295,23 +306,14 @@ static void check_edge(const struct stored *s, bool exact, int64_t rows, bool at
     const struct stored_attrs attrs = {s->format, exact};
     const int64_t in = unit_of(s) == 1 ? 37 : unit_of(s), page = sysconf(_SC_PAGESIZE);
     kernel_check c = product_check(&op_linear_stored, &attrs, s, SHAPE(rows, in), 19, in);
-    const size_t bytes = (size_t)weir_shape_count(&c.in[1].shape) * weir_dtype_bytes(c.in[1].dtype);
+    const size_t bytes = weight_bytes(&c);
     const size_t room = (bytes + (size_t)page - 1) / (size_t)page * (size_t)page;
     char *memory = mmap(NULL, room + 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq((void *)memory, MAP_FAILED);
     cr_assert_eq(mprotect(memory, (size_t)page, PROT_NONE), 0);
     cr_assert_eq(mprotect(memory + page + room, (size_t)page, PROT_NONE), 0);
     kernel_check_run(&c);
-    weir_view moved[2] = {c.in[0], c.in[1]};
-    moved[1].data = memcpy(memory + page + (at_end ? room - bytes : 0), c.in[1].data, bytes);
-    weir_type in_type[2] = {{c.in[0].dtype, c.in[0].shape}, {c.in[1].dtype, c.in[1].shape}}, out_type = {c.out[0].dtype, c.out[0].shape};
-    const weir_op_args rule = {c.op, in_type, 2, &out_type, 1, &attrs};
-    const size_t needs = c.op->workspace(&rule, kernel_check_kind());
-    void *workspace = aligned_alloc(64, (needs + 63) / 64 * 64 + 64);
-    const weir_kernel_args args = {.in = moved, .in_count = 2, .out = c.out, .out_count = 1, .attrs = &attrs, .workspace = workspace,
-                                   .workspace_bytes = needs};
-    cr_expect_eq(kernel_check_kernel(c.op)(&args), WEIR_OK);
-    free(workspace);
+    run_with_weight(&c, memcpy(memory + page + (at_end ? room - bytes : 0), c.in[1].data, bytes));
     munmap(memory, room + 2 * (size_t)page);
     kernel_check_free(&c);
 }
@@ -434,7 +436,14 @@ static weir_tensor *dense_layer(weir_graph *g)
     return weir_mul(weir_linear_stored(x, w), weir_embedding_stored(ids, v));
 }
 
+static weir_tensor *dense_vector(weir_graph *g)
+{
+    weir_tensor *x = weir_param(g, WEIR_F32, {5}, .name = "x"), *w = weir_param(g, WEIR_F32, {7, 5}, .name = "w");
+    return weir_linear_stored(x, w);
+}
+
 Test(stored, dense_weights_and_x_have_gradients)
 {
     gradient_check(dense_layer, SEED, 2e-3);
+    gradient_check(dense_vector, SEED, 2e-3);
 }
