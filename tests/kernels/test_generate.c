@@ -271,6 +271,7 @@ Test(attention_kept, gives_a_row_the_same_bits_whatever_is_kept, .timeout = 120)
     check_cuts(&(kept_case){1, 61, 61, 0, 3, 20, 2, WEIR_F32});
     check_cuts(&(kept_case){1, 61, 61, 0, 1, 40, 2, WEIR_BF16});
     check_cuts(&(kept_case){1, 130, 130, 0, 1, 16, 2, WEIR_F16});
+    check_cuts(&(kept_case){1, 80, 80, 0, 2, 64, 2, WEIR_BF16}); /* few rows, and many: kernels/attention/few.h */
 }
 
 Test(attention_kept, runs_in_every_layout, .timeout = 60)
