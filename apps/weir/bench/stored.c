@@ -41,7 +41,7 @@ static weir_shape shape_of(const struct kind *k)
     return is ? (weir_shape){3, {OUT, IN / is->elements, is->bytes}} : (weir_shape){2, {OUT, IN}};
 }
 
-/* Seconds of a call, the best of some rounds that last as long as it takes to read all weights once. */
+/* Seconds of a call, the best of some rounds. A round takes each weight once, or with ROWS_MAX rows an eighth of them. 0: no memory */
 static double seconds_of(const struct kind *k, int rows, int rounds, memory *m)
 {
     const struct stored_attrs attrs = {k->format, false};
@@ -128,17 +128,17 @@ weir_status bench_stored(bool json, bool quick, FILE *to)
 {
     memory m = {0};
     const int rounds = quick ? 1 : ROUNDS;
-    const bool filled = fill(&m);
-    const double reads = filled ? reading_rate(&m, rounds) : 0;
-    if (filled)
-        fprintf(to, json ? "{\"reads_gb_s\": %.2f" : "reads alone: %.2f GB/s\n", reads / 1e9);
-    for (int i = 0; filled && i < KINDS * COUNTS; i++) {
+    bool ok = fill(&m);
+    if (ok)
+        fprintf(to, json ? "{\"reads_gb_s\": %.2f" : "reads alone: %.2f GB/s\n", reading_rate(&m, rounds) / 1e9);
+    for (int i = 0; ok && i < KINDS * COUNTS; i++) {
         const double seconds = seconds_of(&kinds[i / COUNTS], row_counts[i % COUNTS], rounds, &m);
-        if (seconds > 0)
+        ok = seconds > 0;
+        if (ok)
             write_one(json, &kinds[i / COUNTS], row_counts[i % COUNTS], seconds, to);
     }
-    if (filled && json)
+    if (ok && json)
         fprintf(to, "}\n");
     free_all(&m);
-    return filled ? WEIR_OK : error_set(WEIR_E_MEMORY, "stored: no memory for %d MiB of weights", WEIGHT_BYTES >> 20);
+    return ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "stored: no memory for %d MiB of weights and a workspace", WEIGHT_BYTES >> 20);
 }
