@@ -203,8 +203,8 @@ typedef struct weir_lora_opts {
  * `base` [..., out] its result; the sum is
  *     base + (alpha / rank) (x A^T) B^T
  * with the parameters NAME.lora_A.weight [rank, in] and NAME.lora_B.weight [out, rank], both f32. The base may have the name NAME;
- * the result is called NAME.lora. B is 0 at first, so the result begins as the base. Names, shapes and initial values are those of the Python package peft. If x is f16 or bf16, A and B are cast
- * to its dtype. The layer may be any: weir_linear(), or a product with a weight of any form.
+ * the result is called NAME.lora. B is 0 at first, so the result begins as the base. Names, shapes and initial values are those of
+ * the Python package peft. If x is f16 or bf16, A and B are cast to its dtype. The layer may be any: weir_linear(), or a product with a weight of any form.
  *     weir_tensor *q = weir_matmul(x, wq, .trans_b = true);
  *     q = weir_lora(x, q, 8, 16, .name = "layers.0.q_proj"); */
 #define weir_lora(x, base, rank, alpha, ...) weir_lora_at(x, base, rank, alpha, WEIR_OPTS(weir_lora_opts, __VA_ARGS__))
@@ -464,7 +464,7 @@ typedef struct weir_attention_kept_opts {
  *     k = weir_cast(k, WEIR_BF16), v = weir_cast(v, WEIR_BF16);
  *     a = weir_attention_kept(q, k, v, keys, values, position, .heads = 9, .kv_heads = 3);
  *     weir_state_append(keys, k, position), weir_state_append(values, v, position);
- * The kernel computes in f32, and the result has q's dtype. Half of q, k and v may be kept in f32 as well. */
+ * The kernel computes in f32, and the result has q's dtype. A cache of f32 takes k and v of f32, or of q's dtype. */
 #define weir_attention_kept(q, k, v, keys, values, position, ...) \
     weir_attention_kept_at(q, k, v, keys, values, position,       \
                            WEIR_OPTS(weir_attention_kept_opts, __VA_ARGS__))
