@@ -108,8 +108,8 @@ const char *weir_dtype_name(weir_dtype dtype); /* "f32" */
 size_t weir_dtype_bytes(weir_dtype dtype);
 bool weir_dtype_real(weir_dtype dtype);        /* f32, f16, bf16 */
 
-/* How a weight that an op reads as it is stored (weir_linear_stored()) is stored. DENSE: elements of f32, f16 or bf16. The others are
- * quantised: blocks of a row, as GGUF files have them, in a tensor of u8 whose last dimension is the bytes of a block. Saved plans
+/* The format of a weight that weir_linear_stored() or weir_embedding_stored() reads. DENSE: elements of f32, f16 or bf16. The others
+ * are quantised: blocks of a row, as GGUF files have them, in a tensor of u8 whose last dimension is the bytes of a block. Saved plans
  * have these numbers, so a new format comes last.
  *
  *     format                    elements of a block    bytes of a block
