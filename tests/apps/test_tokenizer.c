@@ -239,6 +239,8 @@ Test(tokenizer, damaged_files_get_a_sentence)
     refuses("head -c 7000 " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2, "t.gguf: is cut short, or damaged: tokenizer.ggml.token_type would end behind");
     refuses("sed s/smollm/snorkl/ " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2,
             "tokenizer.ggml.pre is \"snorkl\"");
+    refuses("LC_ALL=C sed 's/<|endoftext|>/<|endoftex\\xc3|>/' " CASES "/small.gguf >$T/t.gguf; weir tokens count --tokenizer $T/t.gguf README.md", 2,
+            "the added token with the id 0 is not UTF-8");
     refuses("head -c 200000000 /dev/zero >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "more than 128 MiB");
     refuses("yes '[' | head -n 5000000 >$T/t.json; weir tokens count --tokenizer $T/t.json README.md", 2, "at most 4194304 are read");
     refuses("weir tokens count --tokenizer $T/none.json README.md", 2, "cannot be read: No such file");

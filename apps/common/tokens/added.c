@@ -3,8 +3,7 @@
  * Few bytes of a text begin a token, as "<" does, so most of the time goes into looking for these. From there on the sorted list
  * is narrowed byte by byte to the tokens that begin as the text does.
  */
-#include "apps/common/tokens/added.h"
-#include "apps/common/tokens/tokenizer.h"
+#include "apps/common/tokens/inside.h"
 
 #include "graph/base/foreign.h"
 
@@ -13,6 +12,8 @@
 
 bool added_add(struct added *a, const struct added_token *token)
 {
+    if (tokens_utf8(token->text, token->length) != token->length)
+        return tokens_failed("the added token with the id %u is not UTF-8", token->id);
     if (a->count == a->room) {
         const size_t room = 2 * a->room + 16;
         struct added_token *grown = realloc(a->token, room * sizeof *grown);

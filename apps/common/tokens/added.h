@@ -23,7 +23,8 @@ struct added {
     bool begins[256];          /* whether a token begins with this byte */
 };
 
-/* Adds a token, whose text is copied. False with tokens_error(): no memory. */
+/* Adds a token, whose text is copied. False with tokens_error(): no memory, or the text is not UTF-8. So the text between two tokens
+ * has whole characters. */
 bool added_add(struct added *a, const struct added_token *token);
 
 /* Call it after the last. False with tokens_error(): two tokens have the same text. */

@@ -31,6 +31,9 @@ struct tokenizer {
     struct chat chat;
 };
 
+/* How many of the first bytes are whole characters of UTF-8. */
+size_t tokens_utf8(const char *text, size_t bytes);
+
 /* Adds an id, if it is none of them yet. False with tokens_error(): there are too many. */
 bool ends_add(struct ends *e, uint32_t id);
 

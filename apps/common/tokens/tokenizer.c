@@ -227,22 +227,25 @@ static size_t char_bytes(const uint8_t *text, size_t bytes)
     return wrong ? 0 : length;
 }
 
-static bool is_utf8(const uint8_t *text, size_t bytes)
+size_t tokens_utf8(const char *text, size_t bytes)
 {
-    for (size_t at = 0; at < bytes;) {
+    size_t at = 0, length;
+    while (at < bytes) {
         uint64_t word = 0x80;
         if (bytes - at >= sizeof word)
             memcpy(&word, text + at, sizeof word);
-        if (!(word & 0x8080808080808080u)) {
-            at += sizeof word;
-            continue;
-        }
-        const size_t length = char_bytes(text + at, bytes - at);
+        length = word & 0x8080808080808080u ? char_bytes((const uint8_t *)text + at, bytes - at) : sizeof word;
         if (!length)
-            return tokens_failed("byte %zu of the text, 0x%02x, is not UTF-8; iconv converts texts", at, text[at]);
+            break;
         at += length;
     }
-    return true;
+    return at;
+}
+
+static bool is_utf8(const char *text, size_t bytes)
+{
+    const size_t at = tokens_utf8(text, bytes);
+    return at == bytes || tokens_failed("byte %zu of the text, 0x%02x, is not UTF-8; iconv converts texts", at, (uint8_t)text[at]);
 }
 
 /* ---- encoding ---- */
@@ -298,7 +301,7 @@ static bool encode(struct job *j, int pass, const char *text, size_t bytes, bool
 bool tokenizer_encode(struct encoder *e, const char *text, size_t bytes, bool plain, struct token_ids *to)
 {
     struct job j = {e, plain, to};
-    return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes, true);
+    return is_utf8(text, bytes) && encode(&j, 0, text, bytes, true);
 }
 
 bool tokenizer_begin(const struct tokenizer *t, struct token_ids *to)
@@ -316,5 +319,5 @@ bool tokenizer_encode_with_ends(struct encoder *e, const char *text, size_t byte
 bool tokenizer_encode_plain(struct encoder *e, const char *text, size_t bytes, bool first, struct token_ids *to)
 {
     struct job j = {e, true, to};
-    return is_utf8((const uint8_t *)text, bytes) && encode(&j, 0, text, bytes, first);
+    return is_utf8(text, bytes) && encode(&j, 0, text, bytes, first);
 }
