@@ -276,7 +276,7 @@ int checkpoint_convert(int argc, char **argv)
         return options_wrong(program, "there is no %s%s", c.from, keep_near(c.from, near, sizeof near));
     if (c.quantize)
         return quantize(&c);
-    if (c.merge && !checkpoint_merge_path(c.from, c.to, merged))
+    if (c.merge && (!checkpoint_merge_path(c.from, c.to, merged) || !checkpoint_merge_may(c.from, merged)))
         return failed();
     c.to = c.merge ? merged : c.to;
     if (!c.force && !make_way(&c))

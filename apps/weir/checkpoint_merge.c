@@ -1,5 +1,6 @@
 /* apps/weir/checkpoint_merge.c: see the header. */
 #include "apps/weir/checkpoint_merge.h"
+#include "actors/keep/format/gguf.h"
 #include "apps/common/model/adapter_lm.h"
 #include "graph/base/reading.h"
 
@@ -28,12 +29,6 @@ static bool has_config(const char *folder)
 {
     char path[PATHS_BYTES];
     return snprintf(path, sizeof path, "%s/config.json", folder) < (int)sizeof path && !access(path, F_OK);
-}
-
-static bool is_gguf(const char *path)
-{
-    const size_t bytes = strlen(path);
-    return bytes > 5 && !strcmp(path + bytes - 5, ".gguf");
 }
 
 /* The name of a module's weight in the base. */
@@ -181,14 +176,14 @@ static bool narrow_blocks(struct tensors *t, const char *base)
 static bool open_adapter(merge *m, const char *base, const char *folder)
 {
     char why[1024], path[PATHS_BYTES];
-    m->described = is_gguf(base) || has_config(base);
+    m->described = keep_gguf_is(base) || has_config(base);
     if (!adapter_read(folder, &m->adapter, why, sizeof why) || (m->described && !lm_read(base, &m->config, why, sizeof why)))
         return tensors_failed("%s", why);
     if (m->described)
         m->adapter.fan_in_fan_out = m->config.in_first;
     if (snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder) >= (int)sizeof path)
         return tensors_failed("%.64s...: the name is too long", folder);
-    return tensors_read(&m->from, path, false) || tensors_failed("%s", weir_error());
+    return tensors_read(&m->from, path, false);
 }
 
 bool checkpoint_merge(struct tensors *t, const char *base, const char *folder, bool narrows)
@@ -226,10 +221,37 @@ bool checkpoint_merge_path(const char *base, const char *to, char path[PATHS_BYT
     return bytes < PATHS_BYTES || tensors_failed("%.64s...: the name is too long", to);
 }
 
+/* ---- the other files of a folder ---- */
+
+static bool has_same_bytes(const char *one, const char *other)
+{
+    const char *fault;
+    FILE *x = reading_file(one, &fault), *y = reading_file(other, &fault);
+    char of_x[1 << 13], of_y[sizeof of_x];
+    bool same = x && y;
+    for (size_t got = 1; same && got;) {
+        got = fread(of_x, 1, sizeof of_x, x);
+        same = fread(of_y, 1, sizeof of_y, y) == got && !memcmp(of_x, of_y, got) && !ferror(x) && !ferror(y);
+    }
+    if (x)
+        fclose(x);
+    if (y)
+        fclose(y);
+    return same;
+}
+
+static bool may_copy(const char *from, const char *to)
+{
+    return access(to, F_OK) || has_same_bytes(from, to) || tensors_failed("%s: is in the way, and is not a copy of %s", to, from);
+}
+
+/* A file that is there is a copy already, or the file itself. */
 static bool copy_file(const char *from, const char *to)
 {
     const char *fault;
-    FILE *in = reading_file(from, &fault), *out = in ? fopen(to, "wb") : NULL;
+    if (!access(to, F_OK))
+        return true;
+    FILE *in = reading_file(from, &fault), *out = in ? fopen(to, "wbe") : NULL;
     char part[1 << 14];
     bool ok = in && out;
     for (size_t got; ok && (got = fread(part, 1, sizeof part, in)) > 0;)
@@ -242,7 +264,8 @@ static bool copy_file(const char *from, const char *to)
     return ok || tensors_failed("%s cannot be copied to %s: %s", from, to, in ? strerror(errno) : fault);
 }
 
-bool checkpoint_merge_others(const char *base, const char *path)
+/* Calls take() for each file of a folder of Hugging Face that has no weights, and for its name beside `path`. */
+static bool each_other(const char *base, const char *path, bool (*take)(const char *from, const char *to))
 {
     static const char *const names[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "tokenizer.model",
                                         "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "tekken.json",
@@ -255,8 +278,18 @@ bool checkpoint_merge_others(const char *base, const char *path)
         if (snprintf(from, sizeof from, "%s/%s", base, names[i]) >= (int)sizeof from ||
             snprintf(to, sizeof to, "%.*s/%s", (int)(slash - path), path, names[i]) >= (int)sizeof to)
             return tensors_failed("%.64s...: the name is too long", base);
-        if (!access(from, F_OK) && !copy_file(from, to))
+        if (!access(from, F_OK) && !take(from, to))
             return false;
     }
     return true;
+}
+
+bool checkpoint_merge_may(const char *base, const char *path)
+{
+    return each_other(base, path, may_copy);
+}
+
+bool checkpoint_merge_others(const char *base, const char *path)
+{
+    return each_other(base, path, copy_file);
 }

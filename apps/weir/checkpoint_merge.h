@@ -21,7 +21,11 @@ bool checkpoint_merge(struct tensors *t, const char *base, const char *adapter, 
 /* Where merged weights go that are wanted at `to`: its model.safetensors, if that is to be a folder and the base is one of Hugging Face. */
 bool checkpoint_merge_path(const char *base, const char *to, char path[PATHS_BYTES]);
 
-/* Copies the files of a folder of Hugging Face that are no weights to the folder of `path`. Does nothing for other bases. */
+/* Whether the files of a folder of Hugging Face that have no weights may be copied to the folder of `path`: a file that is there has the
+ * same bytes. True for other bases. */
+bool checkpoint_merge_may(const char *base, const char *path);
+
+/* Copies them, but for those that are there. */
 bool checkpoint_merge_others(const char *base, const char *path);
 
 #endif

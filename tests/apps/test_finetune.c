@@ -179,6 +179,19 @@ Test(finetune, merged_weights_are_the_base_and_the_adapter)
     HAS("--merge writes a model's weights; it cannot be used with --npy");
 }
 
+Test(finetune, a_merge_keeps_the_files_that_are_there)
+{
+    must_run(CHAT "--lora 2 --steps 1 --save $T/runs 2>&1");
+    must_run("mkdir $T/parts $T/taken; cp $T/llama/* $T/parts; mv $T/parts/model.safetensors $T/parts/a.safetensors; "
+             "echo '{\"weight_map\": {\"model.norm.weight\": \"a.safetensors\"}}' >$T/parts/model.safetensors.index.json");
+    must_run("weir checkpoint convert --merge $T/runs $T/parts $T/parts 2>&1 && cmp $T/llama/config.json $T/parts/config.json && "
+             "cmp $T/llama/tokenizer.json $T/parts/tokenizer.json");
+    must_run("echo mine >$T/taken/config.json");
+    cr_expect_eq(run("weir checkpoint convert --merge $T/runs $T/llama $T/taken 2>&1"), 1);
+    HAS("taken/config.json: is in the way, and is not a copy of ");
+    must_run("grep -q mine $T/taken/config.json && test ! -e $T/taken/model.safetensors");
+}
+
 Test(finetune, an_adapter_beside_a_gguf_file_has_the_rows_of_transformers)
 {
     weir_shape shape = {2, {8, 2}};
