@@ -506,7 +506,7 @@ net: $(BIN)/weir $(NET) ## three hosts as network namespaces: layouts, slow link
 FUZZ_SECONDS ?= 60
 # These are searched; the rest is linked as it is.
 FUZZ_CODE    := $(wildcard graph/data/*.c graph/plan/*/*.c kernels/*.c kernels/*/*.c actors/keep/*.c actors/keep/format/*.c transport/net/*.c transport/line/*.c transport/meet/*.c) \
-                apps/common/tensors.c apps/common/npy.c apps/common/name_map.c $(wildcard apps/common/tokens/*.c apps/common/model/lm*.c apps/common/model/adapter*.c apps/common/model/samples*.c)
+                apps/common/tensors.c apps/common/npy.c apps/common/name_map.c apps/common/json_file.c $(wildcard apps/common/tokens/*.c apps/common/model/lm*.c apps/common/model/adapter*.c apps/common/model/samples*.c)
 FUZZ_FLAGS   := -std=gnu17 -O1 -g -Wno-pass-failed -pthread -fsanitize=fuzzer,address,undefined
 
 build/fuzz/%: tests/fuzz/%.c $(FUZZ_CODE) $(OUT)/libsupport.a $(INSIDE)

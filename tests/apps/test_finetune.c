@@ -253,8 +253,8 @@ Test(finetune, settings_of_an_adapter_that_are_not_supported_are_refused_by_thei
         {"{\"peft_type\": \"LORA\", \"r\": 0}", "\"r\" is 0; it must be a whole number from 1 to 4096"},
         {"{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": \"x\"}", "\"lora_alpha\" is \"x\"; it must be a number"},
         {"{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1, \"target_modules\": \"all-linear\"}", "\"target_modules\" is \"all-linear\"; it must be a list"},
-        {"[]", "adapter_config.json:1: is no JSON object"},
-        {"{\n,", "adapter_config.json:2: is no JSON object: "},
+        {"[]", "adapter_config.json: is not a JSON object"},
+        {"{\n,", "adapter_config.json: line 2: is not JSON: "},
     };
     adapter a;
     char why[1024];

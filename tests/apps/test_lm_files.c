@@ -84,7 +84,7 @@ Test(lm_files, a_config_that_is_damaged_is_one_sentence)
     REFUSE_ALL(all);
     static char long_one[(256 << 10) + 8];
     memset(long_one, ' ', sizeof long_one - 1);
-    refuses("llama", long_one, "has more than 262144 bytes");
+    refuses("llama", long_one, "config.json: has more than 256 KiB, which is the most that is read");
 }
 
 Test(lm_files, tensors_that_do_not_fit_are_named)
@@ -122,6 +122,16 @@ Test(lm_files, heads_that_are_too_large_are_refused)
     folder_write(folder_path("large.gguf"), f.bytes, f.count);
     cr_expect(!lm_read(folder_path("large.gguf"), &c, why, sizeof why));
     cr_expect(strstr(why, "16777216 heads of 16777216 columns are more than is supported"), "%s", why);
+}
+
+Test(lm_files, a_config_that_is_a_fifo_is_refused_at_once)
+{
+    lm_config c;
+    char why[1024] = "";
+    lm_case_make(lm_case_named("llama"));
+    must_run("rm $T/llama/config.json && mkfifo $T/llama/config.json");
+    cr_expect(!lm_read(folder_path("llama"), &c, why, sizeof why));
+    cr_expect(strstr(why, "llama/config.json: cannot be read: it is a FIFO, not a regular file"), "%s", why);
 }
 
 Test(lm_files, tokens_that_end_a_text_come_from_the_generation_config)

@@ -1,7 +1,7 @@
 /* apps/common/model/adapter_config.c: adapter_config.json of peft, read and written. */
 #define _GNU_SOURCE
+#include "apps/common/json_file.h"
 #include "apps/common/model/adapter.h"
-#include "graph/base/reading.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -143,23 +143,12 @@ bool adapter_read(const char *folder, adapter *a, char *why, size_t why_bytes)
 
 bool adapter_read_config(const char *path, adapter *a, char *why, size_t why_bytes)
 {
-    const char *fault;
+    char text[JSON_FILE_WHY];
     *a = (adapter){.rank = 0};
-    FILE *file = reading_file(path, &fault);
-    if (!file)
-        return REFUSE("%s: cannot be read: %s", path, fault);
-    char *text = malloc(CONFIG_BYTES_MAX + 1);
-    const size_t bytes = text ? fread(text, 1, CONFIG_BYTES_MAX + 1, file) : 0;
-    fclose(file);
-    json_error_t error = {.line = 0};
-    json_t *config = text && bytes <= CONFIG_BYTES_MAX ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
-    free(text);
-    bool ok = json_is_object(config);
-    if (!ok && bytes > CONFIG_BYTES_MAX)
-        ok = REFUSE("%s: has more than 1 MiB", path);
-    else if (!ok)
-        ok = REFUSE("%s:%d: is no JSON object%s%s", path, error.line > 0 ? error.line : 1, config ? "" : ": ", config ? "" : error.text);
-    ok = ok && take(config, path, a, why, why_bytes) && refuse_others(config, path, why, why_bytes);
+    json_t *config = json_file_object(path, CONFIG_BYTES_MAX, text);
+    if (!config)
+        return REFUSE("%s: %s", path, text);
+    const bool ok = take(config, path, a, why, why_bytes) && refuse_others(config, path, why, why_bytes);
     json_decref(config);
     return ok;
 }

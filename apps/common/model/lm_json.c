@@ -1,9 +1,7 @@
-/* apps/common/model/lm_json.c: members of a config.json. See lm_inside.h.
- *
- * jansson takes up to some hundred bytes for a value, so the size of the file bounds the memory. */
+/* apps/common/model/lm_json.c: members of a config.json. See lm_inside.h. */
+#include "apps/common/json_file.h"
 #include "apps/common/model/lm_inside.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,38 +21,12 @@ bool lm_wrong(const struct lm_why *why, const char *format, ...)
     return false;
 }
 
-static json_t *parse(const char *text, size_t bytes, const struct lm_why *why)
-{
-    json_error_t error;
-    json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (!json)
-        lm_wrong(why, "line %d: is not JSON: %s", error.line, error.text);
-    else if (!json_is_object(json))
-        lm_wrong(why, "is not a JSON object");
-    if (json && !json_is_object(json)) {
-        json_decref(json);
-        json = NULL;
-    }
-    return json;
-}
-
 json_t *lm_json_read(const struct lm_why *why)
 {
-    FILE *file = fopen(why->path, "rb");
-    char *text = file ? malloc(FILE_BYTES_MAX + 1) : NULL;
-    json_t *json = NULL;
-    const size_t bytes = text ? fread(text, 1, FILE_BYTES_MAX + 1, file) : 0;
-    if (!file || (text && ferror(file)))
-        lm_wrong(why, "cannot be read: %s", strerror(errno));
-    else if (!text)
-        lm_wrong(why, "no memory");
-    else if (bytes > FILE_BYTES_MAX)
-        lm_wrong(why, "has more than %d bytes, which is the most that is read", FILE_BYTES_MAX);
-    else
-        json = parse(text, bytes, why);
-    free(text);
-    if (file)
-        fclose(file);
+    char text[JSON_FILE_WHY];
+    json_t *json = json_file_object(why->path, FILE_BYTES_MAX, text);
+    if (!json)
+        lm_wrong(why, "%s", text);
     return json;
 }
 

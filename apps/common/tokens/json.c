@@ -1,55 +1,28 @@
 /* apps/common/tokens/json.c: see the header. */
 #include "apps/common/tokens/json.h"
 
+#include "apps/common/json_file.h"
 #include "apps/common/tokens/tokenizer.h"
 #include "apps/common/tokens/vocab.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { FILE_BYTES_MAX = 128 << 20, VALUES_MAX = 4 << 20 };
+enum { FILE_BYTES_MAX = 128 << 20 };
 
 char *tokens_read_all(FILE *file, size_t *bytes)
 {
-    size_t room = 1 << 16, got = 0;
-    char *text = malloc(room), *grown = text;
-    while (grown && (got += fread(text + got, 1, room - got, file)) == room && room < FILE_BYTES_MAX) {
-        grown = realloc(text, room *= 2);
-        text = grown ? grown : text;
-    }
-    const bool ok = grown && got < room && !ferror(file);
-    if (!ok) {
-        tokens_failed(!grown           ? "no memory"
-                      : ferror(file)   ? "cannot be read to its end"
-                                       : "has more than 128 MiB, which is the most that is read");
-        free(text);
-        return NULL;
-    }
-    text[got] = '\0';
-    *bytes = got;
+    char why[JSON_FILE_WHY], *text = json_file_text(file, FILE_BYTES_MAX, bytes, why);
+    if (!text)
+        tokens_failed("%s", why);
     return text;
-}
-
-static bool has_few_values(const char *text, size_t bytes)
-{
-    size_t values = 1;
-    for (size_t i = 0; i < bytes; i++)
-        values += text[i] == ',' || text[i] == '[' || text[i] == '{';
-    return values <= VALUES_MAX || tokens_failed("has some %zu values; at most %d are read", values, VALUES_MAX);
 }
 
 json_t *tokens_read_json(FILE *file, bool long_numbers)
 {
-    size_t bytes;
-    json_error_t error;
-    json_t *json = NULL;
-    char *text = tokens_read_all(file, &bytes);
-    if (text && has_few_values(text, bytes)) {
-        json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | (long_numbers ? JSON_DECODE_INT_AS_REAL : 0), &error);
-        if (!json)
-            tokens_failed("line %d: is not JSON: %s", error.line, error.text);
-    }
-    free(text);
+    char why[JSON_FILE_WHY];
+    json_t *json = json_file_read(file, FILE_BYTES_MAX, JSON_ALLOW_NUL | (long_numbers ? JSON_DECODE_INT_AS_REAL : 0), why);
+    if (!json)
+        tokens_failed("%s", why);
     return json;
 }
 

@@ -1,7 +1,4 @@
-/* apps/common/tokens/json.h: files of JSON from strangers, for the readers of tokenizers.
- *
- * jansson takes up to some hundred bytes for each value, so the file's commas and brackets are counted before it begins.
- */
+/* apps/common/tokens/json.h: files of JSON (apps/common/json_file.h) of at most 128 MiB, and their members, for the readers of tokenizers. */
 #ifndef APPS_COMMON_TOKENS_JSON_H
 #define APPS_COMMON_TOKENS_JSON_H
 
