@@ -3,19 +3,16 @@
 #include "apps/weir/tokens_chat.h"
 
 #include "apps/common/options.h"
-#include "apps/common/tokens/chat.h"
+#include "apps/common/tokens/chat_json.h"
 #include "graph/base/reading.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char program[] = "weir tokens chat";
-
-enum { MESSAGES_MAX = 4096 };
 
 struct chats {
     const char *tokenizer, *in, *out;
@@ -41,20 +38,14 @@ static int write_ids(const struct chats *c, const struct token_ids *ids, const s
 /* A conversation: a list of messages, or an object that has it as "messages". */
 static int write_chat(const struct chats *c, const json_t *json, FILE *to)
 {
-    static struct chat_message message[MESSAGES_MAX];
     const json_t *list = json_is_array(json) ? json : json_object_get(json, "messages");
-    size_t at;
-    json_t *one;
-    if (!json_is_array(list) || json_array_size(list) > MESSAGES_MAX)
+    if (!json_is_array(list) || json_array_size(list) > CHAT_MESSAGES_MAX)
         return wrong_line(c, "is no list of at most 4096 messages, nor has it one as \"messages\"");
-    json_array_foreach(list, at, one) {
-        message[at] = (struct chat_message){json_string_value(json_object_get(one, "role")), json_string_value(json_object_get(one, "content"))};
-        if (!message[at].role || !message[at].content)
-            return wrong_line(c, "a message has no text as \"role\" or as \"content\"");
-    }
+    struct chat_message *message = chat_messages(list);
     struct token_ids ids = {.id = NULL}, reply = {.id = NULL};
-    const bool ok = tokenizer_chat(c->encoder, message, json_array_size(list), c->opens, &ids, &reply);
+    const bool ok = message && tokenizer_chat(c->encoder, message, json_array_size(list), c->opens, &ids, &reply);
     const int status = ok ? write_ids(c, &ids, &reply, to) : wrong_line(c, tokens_error());
+    free(message);
     free(ids.id);
     free(reply.id);
     return status;
@@ -69,7 +60,7 @@ static int write_chats(struct chats *c, FILE *from, FILE *to)
     while (status < 0 && (bytes = getline(&text, &room, from)) >= 0) {
         json_error_t error;
         c->line++;
-        json_t *json = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES, &error);
+        json_t *json = json_loadb(text, (size_t)bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
         status = json ? write_chat(c, json, to) : wrong_line(c, "is not JSON");
         json_decref(json);
     }

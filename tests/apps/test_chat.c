@@ -68,11 +68,12 @@ static void refuses(const char *name, const char *chat, const char *says)
 
 Test(chat, conversations_that_a_family_has_not_get_a_sentence)
 {
-    refuses(CHATS "/gemma", "[{\"role\": \"system\", \"content\": \"a\"}]", "line 1: message 0 is of the system, which the template of Gemma does not have");
+    refuses(CHATS "/gemma", "[{\"role\": \"system\", \"content\": \"a\"}]", "line 1: message 1 is of the system, which the template of Gemma does not have");
     refuses(CHATS "/gemma", "[{\"role\": \"assistant\", \"content\": \"a\"}]", "user and assistant take turns, and the user begins");
     refuses(CHATS "/llama2", "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"system\", \"content\": \"a\"}]", "only the first may be");
-    refuses(CHATS "/smollm2", "[{\"role\": \"tool\", \"content\": \"a\"}]", "message 0 has the role \"tool\"; system, user and assistant are allowed");
-    refuses(CHATS "/smollm2", "[{\"role\": \"user\"}]", "line 1: a message has no text as \"role\" or as \"content\"");
+    refuses(CHATS "/smollm2", "[{\"role\": \"tool\", \"content\": \"a\"}]", "message 1 has the role \"tool\"; system, user and assistant are allowed");
+    refuses(CHATS "/smollm2", "[{\"role\": \"user\"}]", "line 1: message 1: \"content\" must be a text");
+    refuses(CHATS "/smollm2", "[{\"role\": \"user\", \"content\": \"a\\u0000b\"}]", "line 1: message 1: \"content\" has a zero byte");
     refuses(CHATS "/smollm2", "{", "line 1: is not JSON");
     refuses(CHATS "/smollm2", "{}", "line 1: is no list of at most 4096 messages");
     refuses("tests/apps/tokens/gpt2.json", "[]", "has no chat template");

@@ -2,16 +2,15 @@
 #define _GNU_SOURCE /* getline */
 #include "apps/common/model/samples.h"
 #include "apps/common/model/text.h"
-#include "apps/common/tokens/chat.h"
+#include "apps/common/tokens/chat_json.h"
 #include "graph/base/reading.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES_MAX = 64 << 20, MESSAGES_MAX = 4096 };
+enum { LINE_BYTES_MAX = 64 << 20 };
 
 /* A file that is being read. */
 typedef struct reading {
@@ -112,35 +111,15 @@ static bool take_pair(reading *at, const json_t *prompt, const json_t *completio
     return note(at, 1);
 }
 
-static bool is_role(const char *role)
-{
-    return role && (!strcmp(role, "system") || !strcmp(role, "user") || !strcmp(role, "assistant"));
-}
-
 static bool take_messages(reading *at, const json_t *list)
 {
-    struct chat_message message[64], *all = message;
     const size_t count = json_array_size(list);
-    if (!json_is_array(list) || !count || count > MESSAGES_MAX)
-        return refuse(at, "\"messages\" must be a list of 1 to %d messages", MESSAGES_MAX);
-    if (count > sizeof message / sizeof *message && !(all = calloc(count, sizeof *all)))
-        return refuse(at, "no memory");
-    bool ok = true;
-    for (size_t i = 0; i < count && ok; i++) {
-        const json_t *one = json_array_get(list, i), *role = json_object_get(one, "role"), *content = json_object_get(one, "content");
-        all[i] = (struct chat_message){json_string_value(role), json_string_value(content)};
-        if (!is_role(all[i].role))
-            ok = refuse(at, "message %zu: \"role\" must be system, user or assistant", i + 1);
-        else if (!all[i].content)
-            ok = refuse(at, "message %zu: \"content\" must be a text", i + 1);
-        else if (strlen(all[i].content) != json_string_length(content))
-            ok = refuse(at, "message %zu: \"content\" has a zero byte", i + 1);
-    }
-    if (ok && !tokenizer_chat(at->r->encoder, all, count, false, &at->ids, &at->counts))
-        ok = tokens_refused(at);
-    if (all != message)
-        free(all);
-    return ok;
+    if (!count || count > CHAT_MESSAGES_MAX)
+        return refuse(at, "\"messages\" must be a list of 1 to %d messages", CHAT_MESSAGES_MAX);
+    struct chat_message *message = chat_messages(list);
+    const bool ok = message && tokenizer_chat(at->r->encoder, message, count, false, &at->ids, &at->counts);
+    free(message);
+    return ok || tokens_refused(at);
 }
 
 static bool take_line(samples *to, reading *at, const char *line, size_t bytes)

@@ -99,7 +99,7 @@ const char *tokenizer_chat_name(const struct tokenizer *t)
 
 /* ---- special tokens in a template's text ---- */
 
-/* The next special token at or after `from`, and its place; `*length` bytes stand for it. NULL: there is none. */
+/* The next special token at or after `from`, and where it begins. NULL: there is none. */
 static const struct added_token *next_special(const struct tokenizer *t, const char *text, size_t from, size_t *begin)
 {
     const size_t bytes = strlen(text);
@@ -109,7 +109,7 @@ static const struct added_token *next_special(const struct tokenizer *t, const c
     return token;
 }
 
-/* The token that ends a reply; VOCAB_NONE: the tokenizer has it not. */
+/* The token that ends a reply; VOCAB_NONE: the tokenizer does not have it. */
 static uint32_t reply_end(const struct tokenizer *t)
 {
     size_t begin;
@@ -330,13 +330,13 @@ static bool is_possible(const struct talk *k, const struct chat_message *m, size
     for (size_t i = 0; i < count; i++) {
         const bool system = is_role(&m[i], "system"), user = is_role(&m[i], "user");
         if (!system && !user && !is_role(&m[i], "assistant"))
-            return tokens_failed("message %zu has the role \"%.40s\"; system, user and assistant are allowed", i, m[i].role);
+            return tokens_failed("message %zu has the role \"%.40s\"; system, user and assistant are allowed", i + 1, m[i].role);
         if (system && f->system == CHAT_SYSTEM_NONE)
-            return tokens_failed("message %zu is of the system, which the template of %s does not have", i, f->name);
+            return tokens_failed("message %zu is of the system, which the template of %s does not have", i + 1, f->name);
         if (system && i && f->system != CHAT_SYSTEM_TURN)
-            return tokens_failed("message %zu is of the system; in the template of %s only the first may be", i, f->name);
+            return tokens_failed("message %zu is of the system; in the template of %s only the first may be", i + 1, f->name);
         if (f->alternates && !system && user != ((i - head) % 2 == 0))
-            return tokens_failed("message %zu is of the %s; in the template of %s, user and assistant take turns, and the user begins", i, m[i].role, f->name);
+            return tokens_failed("message %zu is of the %s; in the template of %s, user and assistant take turns, and the user begins", i + 1, m[i].role, f->name);
     }
     return true;
 }
