@@ -1,4 +1,4 @@
-/* weir checkpoint: looks at checkpoints, verifies them, converts them. It uses nothing but <weir/checkpoint.h>, and so
+/* weir checkpoint: looks at checkpoints, verifies them, converts them. This file reads them through <weir/checkpoint.h> alone, and so
  * can any program. */
 #define _GNU_SOURCE
 #include "apps/weir/checkpoint.h"

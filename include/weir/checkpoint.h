@@ -20,8 +20,9 @@
  *
  * A GGUF file (.gguf, version 3, little-endian) opens in the same way. Its dimensions are reversed, so a weight has the shape
  * [outputs, inputs]. F32, F16, BF16, F64, I8, I32 and I64 are read as in a .safetensors file. Tensors of the quantised types Q4_0,
- * Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and Q6_K are read as f32, any box of them, with the bits that ggml computes. Quantised tensors are also
- * read as u8 [.., blocks, bytes of a block], the blocks as they are. Tensors of other types can be listed but not read. The tokenizer and the hyperparameters in the file are skipped. A checkpoint cannot be saved as a GGUF file.
+ * Q4_1, Q5_0, Q5_1, Q8_0, Q4_K and Q6_K are read as f32, any box of them, with the bits that ggml computes. Quantised tensors, of any
+ * type that ggml has, are also read as u8 [.., blocks, bytes of a block], the blocks as they are. Tensors of other types can be listed
+ * but not read. The tokenizer and the hyperparameters in the file are skipped. A checkpoint cannot be saved as a GGUF file.
  *
  * Files are not trusted: with any content, a call returns the stored values, or an error that names file and tensor.
  *
@@ -81,7 +82,7 @@ typedef struct weir_checkpoint_tensor {
     int slots;            /* values of this shape; 1, or more for a state with a delay */
     const weir_checkpoint_shard *shard;
     int shard_count;
-    const char *unread;   /* why it cannot be read: "its type, I8, is not read"; NULL: it can be read */
+    const char *unread;   /* why it cannot be read: "its type, I16, is not read"; NULL: it can be read */
     int stored_dims;      /* dimensions in the file. If these are more than weir reads, `shape` has one dimension, with */
     const int64_t *stored_dim; /* all elements, and these are the file's. NULL: `shape` is the file's */
 } weir_checkpoint_tensor;
@@ -118,7 +119,7 @@ const weir_checkpoint_tensor *weir_checkpoint_find(const weir_checkpoint *checkp
 const weir_checkpoint_file *weir_checkpoint_get_file(const weir_checkpoint *checkpoint, int index);
 const weir_checkpoint_source *weir_checkpoint_get_source(const weir_checkpoint *checkpoint, int index);
 
-/* Returns whether the tensor can be read as `dtype`: its own, or f32 if its own is f16 or bf16. */
+/* Returns whether the tensor's elements can be read as `dtype`: its own, f32 if its own is f16 or bf16, or i32 if its own is i64. */
 bool weir_checkpoint_reads_as(const weir_checkpoint_tensor *tensor, weir_dtype dtype);
 
 /* Reads elements start[d] .. start[d] + value->shape.dim[d] - 1 of one slot into value->data, from all shards that have any
