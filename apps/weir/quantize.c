@@ -74,15 +74,16 @@ static weir_status read_box(struct quantize *q, const struct quantize_tensor *t,
         return weir_checkpoint_read(q->file, t->from, 0, start, to);
     const int64_t zero[WEIR_DIMS_MAX] = {0};
     const int64_t count = weir_shape_count(&to->shape);
-    void *part = malloc((size_t)count * weir_dtype_bytes(held->value.dtype) + 1);
+    const size_t each = weir_dtype_bytes(held->value.dtype);
+    const bool same = held->value.dtype == to->dtype; /* else it becomes f32 */
+    void *part = same ? to->data : malloc((size_t)count * each + 1);
     if (!part)
         return WEIR_E_MEMORY;
-    tensor_copy_box(held->value.data, &held->value.shape, start, part, &to->shape, zero, &to->shape, false, weir_dtype_bytes(held->value.dtype));
-    if (to->dtype == WEIR_F32)
+    tensor_copy_box(held->value.data, &held->value.shape, start, part, &to->shape, zero, &to->shape, false, each);
+    if (!same) {
         weir_to_f32(held->value.dtype, part, count, to->data);
-    else
-        memcpy(to->data, part, (size_t)count * weir_dtype_bytes(to->dtype));
-    free(part);
+        free(part);
+    }
     return WEIR_OK;
 }
 
@@ -124,8 +125,8 @@ static bool write_slice(struct quantize *q, const struct quantize_tensor *t, con
 {
     const int64_t count = s->count * s->row;
     const void *values = s->ordered ? s->ordered : s->read;
-    const bool real = !t->from || weir_checkpoint_reads_as(t->from, WEIR_F32);
-    if (t->from && !read_slice(q, t, s, !real ? t->from->dtype : s->ordered || s->blocks ? WEIR_F32 : t->type->read_as))
+    const bool real = weir_checkpoint_reads_as(t->from, WEIR_F32);
+    if (!read_slice(q, t, s, !real ? t->from->dtype : s->ordered || s->blocks ? WEIR_F32 : t->type->read_as))
         return false;
     if (s->ordered)
         put_in_order(t, s);

@@ -44,7 +44,7 @@ static bool take_token(struct tokens *x, const char *text, int64_t id, uint32_t 
     return true;
 }
 
-/* A token without text cannot be found, and special ones are added tokens; the order of `added` decides. */
+/* An added token may be in the vocabulary, too; it has the type of an added one then. */
 static bool take_added(struct tokens *x)
 {
     const json_t *token;

@@ -35,6 +35,7 @@
 
 enum { GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_TEXT, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPES };
 enum { GGUF_HEADER_MAX = 100000000, GGUF_TEXT_MAX = 1 << 20, GGUF_KEY_BYTES = 96, GGUF_WINDOW_BYTES = 1 << 13 };
+enum { GGUF_ALIGNMENT = 32 }; /* of the data of tensors, where the file says nothing */
 enum gguf_fault { GGUF_FINE, GGUF_DAMAGED, GGUF_UNSUPPORTED, GGUF_NO_MEMORY };
 
 struct gguf {

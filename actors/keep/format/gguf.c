@@ -165,15 +165,13 @@ static weir_status check_data(struct gguf_header *header, const char *file, uint
 
 /* ---- the header ---- */
 
-enum { ALIGNMENT = 32 }; /* where the file says nothing */
-
 static void take_header(struct gguf *g, struct pool *p, struct gguf_header *header)
 {
     uint64_t tensors, pairs;
     gguf_take_counts(g, &tensors, &pairs);
     for (uint64_t i = 0; i < pairs && !g->fault; i++)
         take_pair(g, p, i, pairs, header);
-    header->alignment = header->alignment ? header->alignment : ALIGNMENT;
+    header->alignment = header->alignment ? header->alignment : GGUF_ALIGNMENT;
     for (uint64_t i = 0; i < tensors && !g->fault && !p->failed; i++) {
         snprintf(g->part, sizeof g->part, "tensor %" PRIu64 " of %" PRIu64, i, tensors);
         take_tensor(g, p, header);

@@ -9,9 +9,9 @@
  *
  * A text is a u64 length and bytes. The key/values are skipped but for general.architecture and general.alignment.
  *
- * Headers are parsed as what a stranger wrote. The header ends within the first GGUF_HEADER_MAX bytes (graph/base/gguf.h), memory grows with what was
- * read and never with a claim, every tensor lies in the file, and no two overlap. A tensor of a type that weir does not read, or
- * does not know, is listed with the others; its data may then be all bytes up to the next tensor.
+ * Headers are parsed as what a stranger wrote. The header ends within the first GGUF_HEADER_MAX bytes (graph/base/gguf.h), memory
+ * grows with what was read and never with a claim, every tensor lies in the file, and no two overlap. A tensor of a type that weir
+ * does not read, or does not know, is listed with the others; its data may then be all bytes up to the next tensor.
  *
  * Everything lives in a pool of the caller's. Any thread; keeps no state.
  */

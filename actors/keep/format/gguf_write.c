@@ -1,8 +1,6 @@
 /* actors/keep/format/gguf_write.c: see the header. */
 #include "actors/keep/format/gguf_write.h"
 
-enum { ALIGNMENT = 32 }; /* where the file says nothing */
-
 /* ---- the header ---- */
 
 static void put(struct gguf_bytes *b, const void *bytes, size_t count)
@@ -94,7 +92,7 @@ void gguf_write_pair(struct gguf_write *w, const void *bytes, size_t count)
 
 static uint64_t aligned(uint64_t at)
 {
-    return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return (at + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
 }
 
 uint64_t gguf_write_bytes(const struct gguf_type *type, const weir_shape *shape)
@@ -110,8 +108,8 @@ void gguf_write_tensor(struct gguf_write *w, const char *name, const struct gguf
     for (int d = shape->rank - 1; d >= 0; d--)
         put_u64(b, (uint64_t)shape->dim[d]);
     put_u32(b, type->number);
-    put_u64(b, w->count);
-    w->count = aligned(w->count + gguf_write_bytes(type, shape));
+    put_u64(b, w->named);
+    w->named = aligned(w->named + gguf_write_bytes(type, shape));
     w->tensor_count++;
 }
 
@@ -119,7 +117,7 @@ void gguf_write_tensor(struct gguf_write *w, const char *name, const struct gguf
 
 static bool pad(struct gguf_write *w, uint64_t written)
 {
-    static const unsigned char zeros[ALIGNMENT];
+    static const unsigned char zeros[GGUF_ALIGNMENT];
     return replaced_write(&w->file, zeros, (size_t)(aligned(written) - written));
 }
 
@@ -139,7 +137,6 @@ bool gguf_write_open(struct gguf_write *w, const char *path)
                         replaced_write(&w->file, w->tensors.bytes, w->tensors.count) &&
                         pad(w, begin.count + w->pairs.count + w->tensors.count);
         free(begin.bytes);
-        w->count = 0;
         return ok;
     }
     free(begin.bytes);
@@ -148,14 +145,14 @@ bool gguf_write_open(struct gguf_write *w, const char *path)
 
 bool gguf_write_data(struct gguf_write *w, const void *bytes, size_t count)
 {
-    w->count += count;
+    w->written += count;
     return replaced_write(&w->file, bytes, count);
 }
 
 bool gguf_write_end(struct gguf_write *w)
 {
-    const uint64_t written = w->count;
-    w->count = aligned(written);
+    const uint64_t written = w->written;
+    w->written = aligned(written);
     return pad(w, written);
 }
 
@@ -164,6 +161,6 @@ bool gguf_write_close(struct gguf_write *w, bool whole)
     const bool ok = !w->file.path || replaced_close(&w->file, whole);
     free(w->pairs.bytes);
     free(w->tensors.bytes);
-    *w = (struct gguf_write){.count = 0};
+    *w = (struct gguf_write){.named = 0};
     return ok;
 }

@@ -1,6 +1,6 @@
 /* actors/keep/format/gguf_write.h: writes a GGUF file, version 3 (gguf.h has a picture of one).
  *
- *     struct gguf_write w = {.count = 0};
+ *     struct gguf_write w = {.named = 0};
  *     gguf_write_text(&w, "general.architecture", "llama");
  *     gguf_write_tensor(&w, "a.weight", gguf_type_named("Q8_0"), &shape);     // each tensor, in the order of the data
  *     bool ok = gguf_write_open(&w, path);                                    // writes the header
@@ -27,7 +27,7 @@ struct gguf_bytes {
 struct gguf_write {
     struct gguf_bytes pairs, tensors; /* of the header */
     uint64_t pair_count, tensor_count;
-    uint64_t count;                   /* bytes of data: first of all tensors that were named, then of those that were written */
+    uint64_t named, written;          /* bytes of data, of the tensors that were named and of those that were written */
     struct replaced file;
 };
 

@@ -8,8 +8,7 @@ enum { CHAT_NEEDLES = 4 };
 
 enum chat_system {
     CHAT_SYSTEM_TURN,       /* a turn of its own, wherever it stands */
-    CHAT_SYSTEM_FIRST_TURN, /* a turn of its own, and the first */
-    CHAT_SYSTEM_ALWAYS,     /* the same, and there is one also without a message */
+    CHAT_SYSTEM_ALWAYS,     /* the first turn, which is there without a message, too */
     CHAT_SYSTEM_FIRST_USER, /* a part of the first message of the user */
     CHAT_SYSTEM_LAST_USER,  /* of the user's last message */
     CHAT_SYSTEM_LAST,       /* of the last message, if it is the user's; else it is left out */

@@ -2,7 +2,7 @@
  * (https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto).
  *
  *     1 pieces            1 text   2 score, f32   3 type
- *     2 trainer_spec      3 model_type   24 treat_whitespace_as_suffix   35 byte_fallback   40, 41, 42 unk_id, bos_id, eos_id
+ *     2 trainer_spec      3 model_type   24 treat_whitespace_as_suffix   35 byte_fallback   41, 42 bos_id, eos_id
  *     3 normalizer_spec   1 name   2 precompiled_charsmap   3 add_dummy_prefix   4 remove_extra_whitespaces   5 escape_whitespaces
  *
  * The two of the highest score merge first. User-defined pieces are found in the text before it is merged. Control pieces are found,
@@ -19,7 +19,7 @@
 
 struct model {
     struct proto all;
-    uint64_t type, unknown, begin, end;     /* trainer_spec */
+    uint64_t type, begin, end;              /* trainer_spec */
     bool suffix, falls_back;
     bool charsmap, prefix, trims, escapes;  /* normalizer_spec */
     char name[64];
@@ -40,7 +40,6 @@ static bool take_trainer(struct model *m, struct proto spec)
         case 3: m->type = f.integer; break;
         case 24: m->suffix = f.integer; break;
         case 35: m->falls_back = f.integer; break;
-        case 40: m->unknown = f.integer; break;
         case 41: m->begin = f.integer; break;
         case 42: m->end = f.integer; break;
         default: break;
@@ -122,7 +121,7 @@ static bool take_pieces(struct tokenizer *t, const struct model *m, int64_t piec
     return ok;
 }
 
-static bool take_ends(struct tokenizer *t, const struct model *m)
+static void take_ends(struct tokenizer *t, const struct model *m)
 {
     const uint32_t size = t->bpe.vocab.size;
     t->begin = m->begin < size ? (uint32_t)m->begin : VOCAB_NONE;
@@ -130,7 +129,6 @@ static bool take_ends(struct tokenizer *t, const struct model *m)
     if (t->begin != VOCAB_NONE)
         t->before = (struct ends){{t->begin}, 1};
     t->ends_by_config = true;
-    return true;
 }
 
 bool tokenizer_from_sentencepiece(struct tokenizer *t, FILE *file)
@@ -139,12 +137,14 @@ bool tokenizer_from_sentencepiece(struct tokenizer *t, FILE *file)
     char *text = tokens_read_all(file, &bytes);
     if (!text)
         return false;
-    struct model m = {.all = {(const unsigned char *)text, bytes, false}, .type = 1, .unknown = 0, .begin = 1, .end = 2,
+    struct model m = {.all = {(const unsigned char *)text, bytes, false}, .type = 1, .begin = 1, .end = 2,
                       .prefix = true, .trims = true, .escapes = true};
     const int64_t pieces = take_specs(&m);
     bool ok = pieces > 0 || tokens_failed("is no tokenizer: it is neither JSON, nor GGUF, nor a model of SentencePiece");
     t->normal.space = m.prefix;
-    ok = ok && is_supported(&m) && take_pieces(t, &m, pieces) && take_ends(t, &m);
+    ok = ok && is_supported(&m) && take_pieces(t, &m, pieces);
+    if (ok)
+        take_ends(t, &m);
     free(text);
     return ok;
 }
