@@ -2,6 +2,7 @@
 #include "apps/weir/quantize.h"
 
 #include "actors/keep/format/gguf.h"
+#include "apps/common/model/lm_inside.h"
 #include "graph/base/blocks.h"
 
 #include <stdio.h>
@@ -11,20 +12,14 @@
 
 /* ---- types ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t bytes = strlen(text), part = strlen(end);
-    return bytes >= part && !strcmp(text + bytes - part, end);
-}
-
 /* Matrices that llama.cpp's ops read as f32. */
 static bool is_matrix(const char *name, const weir_shape *shape)
 {
     static const char *const others[] = {"_norm.weight", "position_embd.weight", "token_types.weight", "ffn_gate_inp.weight", "conv1d.weight"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (ends_with(name, others[i]))
+        if (lm_ends_with(name, others[i]))
             return false;
-    return shape->rank >= 2 && ends_with(name, ".weight");
+    return shape->rank >= 2 && lm_ends_with(name, ".weight");
 }
 
 static const struct gguf_type *type_of(const struct quantize *q, const char *name, const weir_shape *shape, const weir_checkpoint_tensor *from)
