@@ -8,6 +8,7 @@
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/loop.h"
 #include "apps/weir/bench/place.h"
+#include "apps/weir/bench/predict.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
 #include "apps/weir/bench/stored.h"
@@ -51,6 +52,8 @@ static const char about[] =
     "Measure this machine.\n\n"
     "place FILE packs the blocks of a CSV file, id,lower,upper,size (alive on [lower, upper)), as a compilation packs\n"
     "memory, and prints the height that it reached and a lower bound.\n\n"
+    "predict [RATES] predicts the step of some 60 plans of GPTs and MLPs, and measures it: minutes, at real-time priority\n"
+    "(chrt -f 50). It measures calls first, and takes those that the file RATES has, where others are added.\n\n"
     "scale compiles a small GPT for 8 to 1,024 devices, data parallel, and one of 64 layers for 16 x 8 x 8, and prints\n"
     "the seconds of each compilation, the bytes of the plan's file and its ports; with --layers, --dp, --tp or --pp a\n"
     "plan of that size alone.\n\n"
@@ -73,6 +76,7 @@ static int wrong_name(const char *name)
     for (size_t i = 0; i < BENCH_COUNT; i++)
         names_add(&names, benches[i].name);
     names_add(&names, "place");
+    names_add(&names, "predict");
     names_add(&names, "scale");
     return options_wrong(program, "there is no benchmark \"%s\"%s; --help tells more", name,
                          names_text(&names, list, sizeof list));
@@ -80,7 +84,7 @@ static int wrong_name(const char *name)
 
 static bool is_bench(const char *name)
 {
-    bool known = !strcmp(name, "place") || !strcmp(name, "scale");
+    bool known = !strcmp(name, "place") || !strcmp(name, "predict") || !strcmp(name, "scale");
     for (size_t i = 0; i < BENCH_COUNT && !known; i++)
         known = !strcmp(benches[i].name, name);
     return known;
@@ -167,8 +171,8 @@ int command_bench(int argc, char **argv)
     bench_gpt_device_opts device = {0};
     const options_entry table[] = {
         {"NAME", OPTIONS_TEXT, &name, .optional = true,
-         .help = BENCH_LIST(BENCH_HELP) "all by default; place, scale: see below"},
-        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "place: blocks, as CSV"},
+         .help = BENCH_LIST(BENCH_HELP) "all by default; place, predict, scale: see below"},
+        {"FILE", OPTIONS_TEXT, &path, .optional = true, .file = OPTIONS_READS, .help = "place: blocks, as CSV; predict: rates"},
         {"--json", OPTIONS_FLAG, &json, .help = "print one JSON object"},
         {"--quick", OPTIONS_FLAG, &quick, .help = "measure one round instead of several"},
         {"--bf16", OPTIONS_FLAG, &bf16, .help = "gpt: measure the step in bf16, beside products in bf16"},
@@ -200,6 +204,8 @@ int command_bench(int argc, char **argv)
         return wrong_name(name);
     if (name && !strcmp(name, "place"))
         return path ? bench_place(program, path, json, stdout) : options_wrong(program, "place needs a FILE");
+    if (name && !strcmp(name, "predict"))
+        return bench_predict(path, json, quick, stdout) ? options_failed(program) : 0;
     if (path)
         return options_wrong(program, "%s takes no file", name);
     sum.over = shm ? BENCH_OVER_SHM : tcp ? BENCH_OVER_TCP : BENCH_OVER_ALL;

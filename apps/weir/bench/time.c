@@ -1,18 +1,16 @@
 /* apps/weir/bench/time.c: see the header. */
 #include "apps/weir/bench/time.h"
 
-#include "apps/common/measure.h"
+#include "apps/weir/bench/timed.h"
 #include "graph/base/error.h"
 #include "graph/time/rates.h"
 
 #include <math.h>
 #include <string.h>
-#include <threads.h>
 #include <time.h>
 
-enum { ROUNDS = 7, ROUNDS_QUICK = 3, PAUSE_NS = 100000000, ELEMENTS = 16, INPUT_SLOTS = 4 /* the source need not wake up in time */ };
+enum { ROUNDS_QUICK = 3, ELEMENTS = 16, INPUT_SLOTS = 4 /* the source need not wake up in time */ };
 #define BOUND 0.03
-#define SHORT_S 0.15 /* of the shorter run that is timed; the longer one takes three times as long */
 #define NS_S 1000000000LL
 
 /* ---- the op ---- */
@@ -139,31 +137,12 @@ static weir_plan *case_plan(const spin_case *c)
 
 /* ---- measured and predicted ---- */
 
-/* Seconds of a run. At real-time priority Linux lets other threads have a processor for 50 ms when they waited for it for a second: runs
- * are shorter than that, and each begins after a pause. */
-static weir_status run(weir_session *session, int steps, double *seconds)
-{
-    thrd_sleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-    const double start = measure_seconds();
-    weir_status status = weir_session_run(session, steps);
-    *seconds = measure_seconds() - start;
-    return status;
-}
-
-/* The ends of a run cost once: steps are what a longer one takes more. */
 static weir_status measure(const weir_plan *plan, const spin_case *c, double guess, int rounds, double *seconds)
 {
-    double each[ROUNDS], few = 0, many = 0;
-    const int steps = (int)(SHORT_S / guess) + 1;
+    double spread;
     weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = c->workers);
-    weir_status status = session ? weir_session_run(session, 2) : WEIR_E_STATE;
-    for (int i = 0; i < rounds && !status; i++) {
-        status = run(session, steps, &few);
-        status = status ? status : run(session, 3 * steps, &many);
-        each[i] = (many - few) / (2 * steps);
-    }
+    weir_status status = session ? bench_timed_run(&(bench_timed){session, guess, rounds, NULL, 0}, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
-    *seconds = status ? 0 : measure_median(each, rounds);
     return status;
 }
 
@@ -232,11 +211,19 @@ static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates
     return status;
 }
 
+/* A plan that is predicted with one slot more takes as long as the next one, which has it. */
+static double what_if_error(const compared *all, int i)
+{
+    if (!cases[i].slots || i + 1 == CASES || cases[i + 1].slots != cases[i].slots + 1)
+        return 0;
+    return fabs(error_of(all[i].wrong[WRONG_SLOTS], all[i + 1].measured));
+}
+
 static weir_status judge(const compared *all, bool json, FILE *to)
 {
     double worst = 0, off[WRONGS] = {0};
     for (int i = 0; i < CASES; i++) {
-        worst = fmax(worst, fabs(error_of(all[i].predicted, all[i].measured)));
+        worst = fmax(worst, fmax(fabs(error_of(all[i].predicted, all[i].measured)), what_if_error(all, i)));
         for (int w = 0; w < WRONGS; w++)
             off[w] = fmax(off[w], fabs(error_of(all[i].wrong[w], all[i].measured)));
     }
@@ -271,7 +258,7 @@ weir_status bench_time(bool json, bool quick, FILE *to)
     weir_rates *rates = status ? NULL : weir_measure((const weir_plan *const *)plans, CASES, .noisy = true);
     status = status ? status : rates ? WEIR_OK : WEIR_E_STATE;
     for (int i = 0; i < CASES && !status; i++) {
-        status = compare(plans[i], &cases[i], rates, quick ? ROUNDS_QUICK : ROUNDS, &all[i]);
+        status = compare(plans[i], &cases[i], rates, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS, &all[i]);
         if (!status)
             print(i, &all[i], json, to);
     }

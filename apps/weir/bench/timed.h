@@ -1,0 +1,26 @@
+/* apps/weir/bench/timed.h: the time of a step of a session, as predictions are held against it.
+ *
+ * At real-time priority Linux gives other threads 50 ms of a processor when they have waited for it for a second. So runs are
+ * shorter than a second, and each begins after a pause. A run's beginning and end cost once: a step takes as long as the steps that a
+ * longer run has more.
+ */
+#ifndef APPS_WEIR_BENCH_TIMED_H
+#define APPS_WEIR_BENCH_TIMED_H
+
+#include <weir/weir.h>
+
+enum { BENCH_TIMED_ROUNDS = 7 };
+
+typedef struct bench_timed {
+    weir_session *session; /* borrowed */
+    double guess;          /* seconds of a step, about: how many steps a run has */
+    int rounds;            /* at most BENCH_TIMED_ROUNDS */
+    const char *pulled;    /* a fetch without a sink, of one f32, that is pulled `pulls` times a step; NULL: none */
+    int pulls;
+} bench_timed;
+
+/* Writes the median of the rounds to `seconds`, and how far they are apart to `spread`: the longest round divided by the shortest, but
+ * for the most extreme one. */
+weir_status bench_timed_run(const bench_timed *timed, double *seconds, double *spread);
+
+#endif
