@@ -12,10 +12,13 @@
 
 /* ---- models ---- */
 
-#define SIZES "\"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, " \
-              "\"intermediate_size\": 12, \"vocab_size\": 32, \"max_position_embeddings\": 16"
-#define SMALL .layers = 2, .dim = 8, .heads = 2, .context = 16
-#define LLAMA SMALL, .prefix = "model.", .vocab = 32, .kv_heads = 1, .ffn = 12, .gated = true
+#define SIZES_OF(heads, kept) "\"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kept ", " \
+                              "\"intermediate_size\": 12, \"vocab_size\": 32, \"max_position_embeddings\": 16"
+#define SIZES SIZES_OF(2, 1)
+#define SMALL_OF(heads_of_q) .layers = 2, .dim = 8, .heads = heads_of_q, .context = 16
+#define SMALL SMALL_OF(2)
+#define LLAMA_OF(heads_of_q, kept_heads) SMALL_OF(heads_of_q), .prefix = "model.", .vocab = 32, .kv_heads = kept_heads, .ffn = 12, .gated = true
+#define LLAMA LLAMA_OF(2, 1)
 #define GGUF SMALL, .names = 2, .prefix = "", .vocab = 256, .ffn = 12, .head_dim = 4, .rotary_dim = 4, .rope_base = 100, .eps = 1e-5
 #define GPT2 .kv_heads = 2, .learned = true, .centred = true, .joined = true, .qkv_bias = true, .o_bias = true, .ffn_bias = true, \
              .activation = LM_GELU_TANH, .tied = true
@@ -38,8 +41,8 @@ const struct lm_case lm_cases[] = {
      {LLAMA, HEADS(4), .eps = 1e-6, .rope_base = 10000, .window = 4, .qkv_bias = true, .layer = {{true, false}, {true, true}}}},
     {"qwen3", "{\"model_type\": \"qwen3\", " SIZES ", \"head_dim\": 6, \"sliding_window\": 4, \"eos_token_id\": [2, 7]}", NULL,
      {LLAMA, HEADS(6), TURN, .eps = 1e-6, .rope_base = 10000, .qk_norm = true}},
-    {"smollm3", "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [0, 1]}", NULL,
-     {LLAMA, HEADS(4), .eps = 1e-6, .tied = true, .rope_base = 2000000, .layer = {{false, false}, {true, false}}}},
+    {"smollm3", "{\"model_type\": \"smollm3\", " SIZES_OF(6, 3) ", \"head_dim\": 4, \"no_rope_layers\": [0, 1]}", NULL,
+     {LLAMA_OF(6, 3), HEADS(4), .eps = 1e-6, .tied = true, .rope_base = 2000000, .layer = {{false, false}, {true, false}}}},
     {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32}", NULL,
      {SMALL, GPT2, .names = 1, .prefix = "transformer.", .vocab = 32, .head_dim = 4, .ffn = 32, .eps = 1e-5, .in_first = true}},
     {"llama.gguf", NULL, "llama", {GGUF, TURN, .kv_heads = 1, .gated = true, .interleaved = true, .tied = true}},

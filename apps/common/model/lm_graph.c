@@ -150,12 +150,37 @@ static weir_dtype kept_dtype(const lm_config *c)
     return c->kept ? c->kept : WEIR_F32;
 }
 
-/* By heads over TP, where these can be dealt evenly. lm_keep() relies on it that all states of a block are laid out alike. */
+/* The batch of attention. Columns are cut in equal parts; where the heads of keys are not, each of them is a sequence of its own, and
+ * a device may have one more than another. */
+static int batch_of_heads(const pass *p)
+{
+    return p->c->kv_heads % p->layout.tp ? p->c->kv_heads : 1;
+}
+
+/* By heads over TP; a single one of keys lies on each device. lm_keep() relies on it that all states of a block are laid out alike. */
 static weir_tensor *kept_state(const pass *p, const char *name, int rows)
 {
     const lm_config *c = p->c;
-    const weir_sbp by_head = c->kv_heads % p->layout.tp == 0 ? WEIR_S(2) : WEIR_B;
-    return weir_state(p->graph, kept_dtype(c), {1, rows, c->head_dim * c->kv_heads}, .name = name, .sbp = {[DP] = WEIR_B, [TP] = by_head});
+    const int batch = batch_of_heads(p);
+    const weir_sbp by_head = batch > 1 ? WEIR_S(0) : c->kv_heads % p->layout.tp ? WEIR_B : WEIR_S(2);
+    return weir_state(p->graph, kept_dtype(c), {batch, rows, c->head_dim * c->kv_heads / batch}, .name = name,
+                      .sbp = {[DP] = WEIR_B, [TP] = by_head});
+}
+
+/* [1, rows, columns] -> [heads of keys, rows, columns of each]. */
+static weir_tensor *heads_first(const pass *p, weir_tensor *x)
+{
+    const int64_t heads = p->c->kv_heads, width = weir_tensor_type(x).shape.dim[2] / heads;
+    if (p->rows == 1)
+        return weir_reshape(x, {heads, 1, width});
+    return weir_transpose(weir_reshape(x, {p->rows, heads, width}), {1, 0, 2});
+}
+
+/* And back. */
+static weir_tensor *rows_first(const pass *p, weir_tensor *x)
+{
+    const int64_t columns = weir_tensor_type(x).shape.dim[0] * weir_tensor_type(x).shape.dim[2];
+    return weir_reshape(p->rows == 1 ? x : weir_transpose(x, {1, 0, 2}), {1, p->rows, columns});
 }
 
 /* Keeps the rows for later steps: at their place, or for lm_keep(). */
@@ -181,10 +206,14 @@ static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_t
     weir_tensor *values = kept_state(p, lm_state_name(block, true, name), c->room);
     if (kept_dtype(c) != WEIR_F32)
         k = weir_cast(k, kept_dtype(c)), v = weir_cast(v, kept_dtype(c));
-    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads, .kv_heads = c->kv_heads, .window = window);
+    const int batch = batch_of_heads(p);
+    if (batch > 1)
+        q = heads_first(p, q), k = heads_first(p, k), v = heads_first(p, v);
+    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads / batch,
+                                         .kv_heads = c->kv_heads / batch, .window = window);
     keep(p, keys, k, block, false);
     keep(p, values, v, block, true);
-    return a;
+    return batch > 1 ? rows_first(p, a) : a;
 }
 
 /* Each head of q or k as attention reads it. */
