@@ -190,7 +190,6 @@ void lm_run_open(struct lm_run *r, const char *path, int chunk)
 {
     char why[1024] = "";
     cr_assert(lm_read(path, &r->c, why, sizeof why), "%s", why);
-    r->c.logits = true;
     r->c.chunk = chunk;
     r->c.stored = r->c.f32_activations = !r->loaded;
     r->c.tp = r->tp;
@@ -217,25 +216,21 @@ static void push(struct lm_run *r, const char *program, const char *name, const 
     cr_assert_eq(weir_session_push(r->session, full, &in, 60000), WEIR_OK, "%s", weir_error());
 }
 
-static int32_t pull(struct lm_run *r, const char *program, float *logits)
+static void pull(struct lm_run *r, const char *program, float *logits)
 {
     char full[40];
-    int32_t next = -1;
-    weir_array all = {logits, WEIR_F32, {2, {1, r->c.vocab}}}, best = {&next, WEIR_I32, {1, {1}}};
+    weir_array all = {logits, WEIR_F32, {2, {1, r->c.vocab}}};
     snprintf(full, sizeof full, "%slogits", program);
     cr_assert_eq(weir_session_pull(r->session, full, &all, 60000), WEIR_OK, "%s", weir_error());
-    snprintf(full, sizeof full, "%snext", program);
-    cr_assert_eq(weir_session_pull(r->session, full, &best, 60000), WEIR_OK, "%s", weir_error());
     cr_assert_eq(weir_session_wait(r->session, 60000), WEIR_OK, "%s", weir_error());
-    return next;
 }
 
-int32_t lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits)
+void lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits)
 {
     cr_assert_eq(weir_session_start(r->session, 1), WEIR_OK, "%s", weir_error());
     push(r, "", "token", &token, 1);
     push(r, "", "position", &position, 0);
-    return pull(r, "", logits);
+    pull(r, "", logits);
 }
 
 void lm_run_prompt(struct lm_run *r, const int32_t *tokens, int32_t position, int32_t last, float *logits)

@@ -19,11 +19,11 @@
  *
  * A graph that writes has two programs over the same parameters and states:
  *
- *     main     one token: inputs `token` i32 [1, 1] and `position` i32 []; fetches `logits` f32 [1, vocab] and `next` i32 [1]. The step
- *              keeps the token's keys and values.
+ *     main     one token: inputs `token` i32 [1, 1] and `position` i32 []; fetches `logits` f32 [1, vocab]. The step keeps the token's
+ *              keys and values.
  *     prompt   c->chunk tokens at once (none if that is 0): inputs `prompt/token` i32 [1, chunk], `prompt/position` and `prompt/last`
- *              i32 []; fetches `prompt/logits` f32 [1, vocab] of the row `last`, and `prompt/next`. Rows behind `last` may hold any
- *              token: no other row sees them. lm_keep() then keeps the rows that are real.
+ *              i32 []; fetches `prompt/logits` f32 [1, vocab] of the row `last`. Rows behind `last` may hold any token: no other row
+ *              sees them. lm_keep() then keeps the rows that are real.
  *
  * One program alone may set a state, and main is that one. So prompt leaves its keys and values in states of its own
  * (blk.0.keys.new), and lm_keep() copies as many rows as are real into the states of main, in place: nothing behind the last real row
@@ -89,7 +89,6 @@ typedef struct lm_config {
     bool stored;      /* matrices are used as they are stored, see above */
     bool f32_activations; /* products with stored matrices do not round the other factor */
     int tp;           /* of graphs that write: devices that share each matrix [1] */
-    bool logits;      /* of graphs that write: they are fetched, and must then be pulled each step */
     lm_adapt_fn adapt; /* [none] */
     void *adapt_ctx;
 } lm_config;

@@ -312,9 +312,7 @@ static void add_writer(pass p, int rows, bool prompt)
     p.position = weir_input(p.graph, WEIR_I32, {0}, .name = "position");
     weir_tensor *last = prompt ? weir_input(p.graph, WEIR_I32, {0}, .name = "last") : NULL, *x = body(&p, token);
     weir_tensor *logits = head(&p, last ? weir_gather(x, last, 1) : weir_reshape(x, {1, c->dim}));
-    if (c->logits)
-        weir_fetch(logits, .name = "logits");
-    weir_fetch(weir_argmax(logits), .name = "next");
+    weir_fetch(logits, .name = "logits");
 }
 
 weir_graph *lm_graph(const lm_config *c)
