@@ -190,8 +190,8 @@ static int check_writing(const gpt_config *c, const trainer_opts *t)
     };
     for (size_t i = 0; i < sizeof trains / sizeof *trains; i++)
         if (trains[i].given)
-            return options_wrong(program, "%s is for training a --model; add --text, --tokens or --chat FILE to train it, or leave %s out to write "
-                                          "with it, on CPUs that share it by --tp", trains[i].name, trains[i].name);
+            return options_wrong(program, "%s is for training a --model: add --text, --tokens or --chat FILE, or leave it out; a model that only "
+                                          "writes is shared by CPUs with --tp", trains[i].name);
     return -1;
 }
 

@@ -56,7 +56,11 @@ bool lm_read(const char *path, lm_config *c, char *text, size_t bytes)
 
 const char *lm_mapped(const lm_config *c)
 {
-    return lm_stays(c, LM_TOKENS, -1, false) ? c->weights : NULL;
+    for (int part = 0; part < LM_PARTS; part++)
+        for (int block = 0; block < (part < LM_BLOCK_PARTS ? 1 : c->layers); block++)
+            if (lm_stays(c, (lm_part)part, block, false))
+                return c->weights;
+    return NULL;
 }
 
 weir_status lm_load(weir_session *session, const lm_config *c)

@@ -15,7 +15,8 @@
  * Parameters are called as in the file and have its shapes (model.layers.0.self_attn.q_proj.weight [out, in]; GPT-2's folders have
  * [in, out]), so a session loads the file itself. With .stored, matrices that nothing trains stay in the file: they are mapped, which
  * only CPUs can read, and products read them in the type that they have there, quantised or not. The rest (norms, biases, GPT-2's
- * positions, its weights of blocks in a folder) is loaded as f32. Keys and values of earlier tokens are states, c->room rows of each block.
+ * positions, its weights of blocks in a folder, F64, values that are not aligned in the file) is loaded as f32. Keys and values of
+ * earlier tokens are states, c->room rows of each block.
  *
  * A graph that writes has two programs over the same parameters and states:
  *
@@ -84,7 +85,8 @@ typedef struct lm_config {
     bool qkv_bias, o_bias, ffn_bias, qk_norm;
     bool tied;        /* the table of tokens is the head's weight, too */
     struct { bool turns, windowed; } layer[LM_LAYERS_MAX];
-    struct lm_type { uint8_t dtype, format; } type[LM_PARTS][LM_LAYERS_MAX]; /* of each matrix in the file: weir_dtype, weir_format */
+    struct lm_type { uint8_t dtype, format; } type[LM_PARTS][LM_LAYERS_MAX]; /* of each matrix in the file: weir_dtype (none: it
+                                                                                cannot be mapped), weir_format */
     weir_dtype kept;  /* of keys and values [WEIR_F32] */
     bool stored;      /* matrices are used as they are stored, see above */
     bool f32_activations; /* products with stored matrices do not round the other factor */
