@@ -21,7 +21,9 @@
 #define LLAMA LLAMA_OF(2, 1)
 #define GGUF SMALL, .names = 2, .prefix = "", .vocab = 256, .ffn = 12, .head_dim = 4, .rotary_dim = 4, .rope_base = 100, .eps = 1e-5
 #define GPT2 .kv_heads = 2, .learned = true, .centred = true, .joined = true, .qkv_bias = true, .o_bias = true, .ffn_bias = true, \
-             .activation = LM_GELU_TANH, .tied = true
+             .activation = LM_GELU_TANH
+#define GPT2_FOLDER SMALL, GPT2, .names = 1, .prefix = "transformer.", .vocab = 32, .head_dim = 4, .ffn = 32, .eps = 1e-5, .in_first = true
+#define GPT2_SIZES "\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32"
 #define HEADS(columns) .head_dim = columns, .rotary_dim = columns
 #define TURN .layer = {{true, false}, {true, false}}
 
@@ -43,12 +45,12 @@ const struct lm_case lm_cases[] = {
      {LLAMA, HEADS(6), TURN, .eps = 1e-6, .rope_base = 10000, .qk_norm = true}},
     {"smollm3", "{\"model_type\": \"smollm3\", " SIZES_OF(6, 3) ", \"head_dim\": 4, \"no_rope_layers\": [0, 1]}", NULL,
      {LLAMA_OF(6, 3), HEADS(4), .eps = 1e-6, .tied = true, .rope_base = 2000000, .layer = {{false, false}, {true, false}}}},
-    {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32}", NULL,
-     {SMALL, GPT2, .names = 1, .prefix = "transformer.", .vocab = 32, .head_dim = 4, .ffn = 32, .eps = 1e-5, .in_first = true}},
+    {"gpt2", "{" GPT2_SIZES "}", NULL, {GPT2_FOLDER, .tied = true}},
+    {"gpt2-untied", "{" GPT2_SIZES ", \"tie_word_embeddings\": false}", NULL, {GPT2_FOLDER}},
     {"llama.gguf", NULL, "llama", {GGUF, TURN, .kv_heads = 1, .gated = true, .interleaved = true, .tied = true}},
     {"qwen2.gguf", NULL, "qwen2", {GGUF, TURN, .kv_heads = 1, .gated = true, .qkv_bias = true}},
     {"qwen3.gguf", NULL, "qwen3", {GGUF, TURN, .kv_heads = 1, .gated = true, .qk_norm = true}},
-    {"gpt2.gguf", NULL, "gpt2", {GGUF, GPT2}},
+    {"gpt2.gguf", NULL, "gpt2", {GGUF, GPT2, .tied = true}},
 };
 const int lm_case_count = sizeof lm_cases / sizeof *lm_cases;
 

@@ -100,6 +100,12 @@ typedef struct lm_config {
 bool lm_read(const char *path, lm_config *c, char *why, size_t why_bytes);
 bool lm_is_end(const lm_config *c, int64_t token);
 
+/* Whether the part's weights are [in, out]. */
+static inline bool lm_in_first(const lm_config *c, lm_part part)
+{
+    return c->in_first && part >= LM_BLOCK_PARTS;
+}
+
 /* The shape of a parameter in the file. False: the model has none. */
 bool lm_shape(const lm_config *c, lm_part part, bool bias, weir_shape *shape);
 /* Its name. `block` is -1 for those that exist once. */

@@ -53,11 +53,12 @@ static bool splits(const pass *p, lm_part part, bool inputs)
 
 static weir_sbp layout_of(const pass *p, lm_part part, bool bias)
 {
+    const bool in_first = lm_in_first(p->c, part);
     if (bias)
         return splits(p, part, false) ? WEIR_S(0) : WEIR_B;
     if (splits(p, part, false))
-        return p->c->in_first ? WEIR_S(1) : WEIR_S(0);
-    return splits(p, part, true) ? p->c->in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
+        return in_first ? WEIR_S(1) : WEIR_S(0);
+    return splits(p, part, true) ? in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
 }
 
 static weir_format format_of(const pass *p, lm_part part, int block)
@@ -103,7 +104,7 @@ static weir_tensor *multiply(const pass *p, weir_tensor *x, weir_tensor *w, lm_p
     const lm_part of = part == LM_HEAD && c->tied ? LM_TOKENS : part;
     if (stays(p, of, block, false))
         return weir_linear_stored(x, w, .format = format_of(p, of, block), .f32_activations = c->f32_activations);
-    return weir_matmul(x, w, .trans_b = !(c->in_first && part >= LM_BLOCK_PARTS));
+    return weir_matmul(x, w, .trans_b = !lm_in_first(c, part));
 }
 
 /* x times the weight `w` of a layer, and its bias. */

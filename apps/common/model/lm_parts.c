@@ -101,7 +101,7 @@ bool lm_shape(const lm_config *c, lm_part part, bool bias, weir_shape *shape)
     sizes(c, part, &out, &in);
     if (bias || !in)
         *shape = (weir_shape){1, {out}};
-    else if (c->in_first && part >= LM_BLOCK_PARTS)
+    else if (lm_in_first(c, part))
         *shape = (weir_shape){2, {in, out}};
     else
         *shape = (weir_shape){2, {out, in}};
@@ -177,7 +177,7 @@ bool lm_stays(const lm_config *c, lm_part part, int block, bool bias)
 {
     const struct lm_type type = c->type[part][block < 0 ? 0 : block];
     weir_shape shape;
-    if (!c->stored || !lm_shape(c, part, bias, &shape) || shape.rank != 2 || part == LM_POSITIONS || (c->in_first && part >= LM_BLOCK_PARTS))
+    if (!c->stored || !lm_shape(c, part, bias, &shape) || shape.rank != 2 || part == LM_POSITIONS || lm_in_first(c, part))
         return false;
     return type.format || type.dtype == WEIR_F32 || type.dtype == WEIR_F16 || type.dtype == WEIR_BF16;
 }
