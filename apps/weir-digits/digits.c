@@ -9,6 +9,7 @@
 #include "apps/weir-digits/digits.h"
 
 #include "apps/common/paths.h"
+#include "graph/base/base.h"
 #include "graph/base/reading.h"
 
 #include <errno.h>
@@ -81,11 +82,7 @@ bool digits_load(digits *data, const char *path, char *error, size_t error_bytes
 
 uint64_t digits_hash(const digits *data)
 {
-    const unsigned char *bytes = (const unsigned char *)data->image;
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < (size_t)data->count * sizeof *data->image; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3;
-    return hash;
+    return hash_more(HASH_START, data->image, (size_t)data->count * sizeof *data->image);
 }
 
 void digits_free(digits *data)

@@ -163,16 +163,49 @@ static void set_sizes(gpt_config *c)
 }
 
 /* Options that only mean something beside others. */
-static int check_model(const finetune_opts *o, const corpus_opts *data)
+static int check_model(const finetune_opts *o, const corpus_opts *data, const char *loaded)
 {
     const char *alone = o->chat.count ? "--chat" : o->rank ? "--lora" : o->adapter ? "--adapter" : NULL;
     if (!o->model && alone)
         return options_wrong(program, "%s needs --model", alone);
+    if (o->model && loaded)
+        return options_wrong(program, "--load and --model each name a model; give one of them");
     if (o->model && o->rank && !finetune_trains(o, data))
         return options_wrong(program, "--lora needs something to train on: --chat, --text or --tokens");
     if (o->model && (data->vocab || data->tokenizer))
         return options_wrong(program, "%s is not for --model, which has its own", data->vocab ? "--vocab" : "--tokenizer");
     return -1;
+}
+
+/* Options of training that would change nothing. */
+static int check_writing(const gpt_config *c, const trainer_opts *t)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } trains[] = {
+        {"--dp", c->layout.dp > 1}, {"--pp", c->layout.pp > 1}, {"--micro", c->layout.micro > 1}, {"--zero", c->layout.zero},
+        {"--device", c->device && strcmp(c->device, "cpu")}, {"--memory", t->memory}, {"--bf16", t->bf16}, {"--f16", t->f16},
+        {"--save", t->saver.save}, {"--resume", t->saver.resume}, {"--plan", t->plan},
+    };
+    for (size_t i = 0; i < sizeof trains / sizeof *trains; i++)
+        if (trains[i].given)
+            return options_wrong(program, "%s is for training a --model: add --text, --tokens or --chat FILE, or leave it out; a model that only "
+                                          "writes is shared by CPUs with --tp", trains[i].name);
+    return -1;
+}
+
+/* A language model goes on with a text, or talks. */
+static int write_model(const char *path, const gpt_config *c, const trainer_opts *t, sample_opts *sample)
+{
+    const int status = check_writing(c, t);
+    if (status >= 0)
+        return status;
+    sample->tp = c->layout.tp;
+    sample->workers = t->workers;
+    sample->pin = t->pin;
+    sample->trace = t->trace;
+    return !sample->chat ? continue_text(program, path, sample) : ranks_first() ? chat(program, path, sample) : 0;
 }
 
 /* For texts and for samples. */
@@ -249,16 +282,15 @@ static int run_program(int argc, char **argv, struct tokenizer **read)
     if (status < 0 && loaded && data.tokens.count)
         status = options_wrong(program, "--load writes text with a model of bytes; it cannot be used with --tokens");
     if (status < 0)
-        status = check_model(&tune, &data);
+        status = check_model(&tune, &data, loaded);
     if (status >= 0)
         return status;
     data.eval_every = t.opts.eval_every;
     sample.sampler.seed = t.opts.seed;
-    sample.tp = c.layout.tp;
     if (tune.model && finetune_trains(&tune, &data))
         return finetune(&t, &tune, &data, &c, lr, &spec);
     if (tune.model)
-        return !sample.chat ? continue_text(program, tune.model, &sample) : ranks_first() ? chat(program, tune.model, &sample) : 0;
+        return write_model(tune.model, &c, &t.opts, &sample);
     set_sizes(&c);
     if (loaded)
         return ranks_first() ? load_and_write(loaded, &data, c, &sample) : 0;

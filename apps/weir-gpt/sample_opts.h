@@ -19,6 +19,9 @@ typedef struct sample_opts {
     int room;             /* tokens of a chat; 0: not said */
     bool f32_activations; /* products do not round them; keys and values are kept in f32, rather than bf16 */
     int tp;               /* devices that share each matrix */
+    int workers;          /* of the session; 0: one per device */
+    bool pin;             /* each to a core */
+    const char *trace;    /* file that gets a trace; NULL: none */
 } sample_opts;
 
 /* Their values before the command line is read. */

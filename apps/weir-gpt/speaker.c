@@ -86,9 +86,9 @@ static void set_room(struct speaker *s, int64_t room, int64_t read)
 
 int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64_t read)
 {
+    char trace[PATHS_BYTES];
     lm_config *c = &s->config;
     set_room(s, room, read);
-    c->logits = true;
     c->kept = opts->f32_activations ? WEIR_F32 : WEIR_BF16;
     c->stored = true;
     c->f32_activations = opts->f32_activations;
@@ -103,7 +103,8 @@ int speaker_open(struct speaker *s, const sample_opts *opts, int64_t room, int64
     weir_graph *graph = lm_graph(c);
     s->plan = weir_compile(graph);
     weir_graph_free(graph);
-    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = opts->chat}, .weights = lm_mapped(c)) : NULL;
+    s->session = s->plan ? weir_session_open(s->plan, .cluster = {.alone = opts->chat}, .weights = lm_mapped(c), .workers = opts->workers,
+                                             .pin = opts->pin, .trace = ranks_path(opts->trace, trace)) : NULL;
     if (!s->session || lm_load(s->session, c))
         return options_failed(s->program);
     if (!ranks_has_device(s->session))
@@ -141,12 +142,12 @@ bool speaker_become(struct speaker *s, const struct token_ids *ids)
 /* Runs the next `count` tokens: one, or up to a chunk. */
 static weir_status run_rows(struct speaker *s, int count, bool chunk)
 {
-    int32_t token[CHUNK] = {0}, position = (int32_t)s->run, last = count - 1, next = 0;
+    int32_t token[CHUNK] = {0}, position = (int32_t)s->run, last = count - 1;
     for (int i = 0; i < count; i++)
         token[i] = (int32_t)s->ids.id[s->run + (size_t)i];
     const weir_array tokens = {token, WEIR_I32, {2, {1, chunk ? s->config.chunk : 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
     const weir_array row = {&last, WEIR_I32, {.rank = 0}};
-    weir_array logits = {s->logits, WEIR_F32, {2, {1, s->config.vocab}}}, best = {&next, WEIR_I32, {1, {1}}};
+    weir_array logits = {s->logits, WEIR_F32, {2, {1, s->config.vocab}}};
     weir_session *session = s->session;
     weir_status status = weir_session_start(session, 1, .program = chunk ? "prompt" : NULL);
     status = status ? status : weir_session_push(session, chunk ? "prompt/token" : "token", &tokens, -1);
@@ -154,7 +155,6 @@ static weir_status run_rows(struct speaker *s, int count, bool chunk)
     if (chunk)
         status = status ? status : weir_session_push(session, "prompt/last", &row, -1);
     status = status ? status : weir_session_pull(session, chunk ? "prompt/logits" : "logits", &logits, -1);
-    status = status ? status : weir_session_pull(session, chunk ? "prompt/next" : "next", &best, -1);
     status = status ? status : weir_session_wait(session, -1);
     if (chunk)
         status = status ? status : lm_keep(session, &s->config, position, count);

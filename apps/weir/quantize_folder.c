@@ -115,7 +115,7 @@ static bool add(struct quantize *q, const lm_config *to, lm_part part, int block
                                      : NULL;
     if (!t)
         return kept ? false : tensors_failed("no memory for tensor %s", name);
-    t->turned = shape.rank == 2 && q->config.in_first && part >= LM_BLOCK_PARTS;
+    t->turned = shape.rank == 2 && lm_in_first(&q->config, part);
     t->head = to->interleaved && (part == LM_Q || part == LM_K) ? to->head_dim : 0;
     return true;
 }

@@ -204,14 +204,6 @@ weir_device_kind device_kernels(weir_device_kind kind)
     return kind == WEIR_PINNED || kind == WEIR_FAKE ? WEIR_CPU : kind;
 }
 
-uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
-{
-    const unsigned char *byte = bytes;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ byte[i]) * HASH_PRIME;
-    return hash;
-}
-
 uint64_t name_hash(const char *name)
 {
     return hash_more(HASH_START, name, strlen(name));

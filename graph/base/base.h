@@ -64,7 +64,12 @@ bool bytes_parse(const char *text, uint64_t *bytes);
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 #define HASH_PRIME UINT64_C(0x100000001b3)
 uint64_t name_hash(const char *name);
-uint64_t hash_more(uint64_t hash, const void *bytes, size_t count);
+static inline uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * HASH_PRIME;
+    return hash;
+}
 
 /* The random stream of what is called `name` in a plan with this seed: FNV-1a of the name, xor seed *
  * 0x9E3779B97F4A7C15. */

@@ -5,6 +5,7 @@
 #include "tests/support/lm_reference.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(lm, .init = shell_begin, .fini = folder_remove, .timeout = 300);
@@ -72,6 +73,61 @@ Test(lm, devices_that_share_a_model_give_its_logits)
 Test(lm, a_model_that_is_loaded_gives_its_logits)
 {
     expect_families(1, true);
+}
+
+/* Writes a safetensors file of F32 anew, with data that begins at an odd byte; `wide`: as F64. */
+static void rewrite(const char *path, bool wide)
+{
+    static char from[1 << 16], to[1 << 17];
+    FILE *file = fopen(path, "r+b");
+    cr_assert(file);
+    const size_t bytes = fread(from, 1, sizeof from - 1, file);
+    uint64_t head;
+    memcpy(&head, from, sizeof head);
+    size_t at = sizeof head;
+    for (size_t i = sizeof head; i < sizeof head + head;) {
+        unsigned long begin, end;
+        int used = 0;
+        if (wide && sscanf(from + i, "\"data_offsets\":[%lu,%lu]%n", &begin, &end, &used) == 2 && used) {
+            at += (size_t)sprintf(to + at, "\"data_offsets\":[%lu,%lu]", 2 * begin, 2 * end);
+            i += (size_t)used;
+        } else {
+            to[at++] = from[i++];
+            if (wide && !strncmp(to + at - 4, "\"F32", 4))
+                memcpy(to + at - 2, "64", 2);
+        }
+    }
+    if (at % 2 == 0)
+        to[at++] = ' ';
+    const uint64_t longer = at - sizeof longer;
+    memcpy(to, &longer, sizeof longer);
+    for (size_t i = sizeof head + head; i < bytes; i += sizeof(float)) {
+        float value;
+        memcpy(&value, from + i, sizeof value);
+        const double widened = (double)value;
+        memcpy(to + at, wide ? (void *)&widened : (void *)&value, wide ? sizeof widened : sizeof value);
+        at += wide ? sizeof widened : sizeof value;
+    }
+    rewind(file);
+    cr_assert(fwrite(to, 1, at, file) == at && !fclose(file));
+}
+
+Test(lm, matrices_that_cannot_be_mapped_are_loaded)
+{
+    for (int wide = 0; wide < 2; wide++) {
+        const struct lm_case *of = lm_case_named("llama");
+        struct lm_run r = {0};
+        const char *path = lm_case_make(of);
+        rewrite(folder_path("%s/model.safetensors", of->name), wide);
+        lm_run_open(&r, path, 0);
+        cr_expect_null(lm_mapped(&r.c));
+        lm_reference(&of->c, text, STEPS, wanted);
+        for (int at = 0; at < STEPS; at++) {
+            lm_run_token(&r, text[at], at, got);
+            expect_row(of->name, wide ? "F64" : "odd", at, r.c.vocab);
+        }
+        lm_run_close(&r);
+    }
 }
 
 Test(lm, what_was_read_is_what_the_file_says)

@@ -161,6 +161,23 @@ Test(lm_files, the_program_goes_on_with_a_prompt)
     HAS("it has 23 tokens, and the model sees at most 16");
 }
 
+Test(lm_files, options_that_only_train_are_refused_for_writing)
+{
+    static const char *const options[] = {"--dp 2", "--pp 2", "--micro 2", "--zero", "--device cuda", "--memory 1MiB", "--bf16", "--save $T/runs",
+                                          "--resume $T/runs", "--plan $T/p.plan"};
+    char command[256];
+    lm_case_make(lm_case_named("llama.gguf"));
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        snprintf(command, sizeof command, APPS_BIN "/weir-gpt --model $T/llama.gguf --prompt ab --sample 1 %s", options[i]);
+        cr_expect_eq(run(command), 2, "%s", options[i]);
+        HAS(" is for training a --model: ");
+    }
+    cr_expect_eq(run(APPS_BIN "/weir-gpt --model $T/llama.gguf --load $T/llama.gguf --prompt ab"), 2);
+    HAS("--load and --model each name a model");
+    must_run(APPS_BIN "/weir-gpt --model $T/llama.gguf --prompt ab --sample 1 --trace $T/t.json --workers 1 --tp 2 --device cpu");
+    cr_expect(folder_has(folder_path("t.json")));
+}
+
 Test(lm_files, the_program_reads_a_folder)
 {
     struct lm_case wide = *lm_case_named("qwen3");

@@ -110,6 +110,18 @@ Test(sampler, equal_logits_stay_by_their_ids)
     sampler_free(s);
 }
 
+Test(sampler, of_nearly_equal_logits_the_fewest_stay)
+{
+    float logits[VOCAB];
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        random_logits(logits, VOCAB, seed);
+        for (int i = 0; i < VOCAB; i++)
+            logits[i] = roundf(8 * logits[i]) / 256;
+        check_draws((sampler_opts){.temperature = 1, .top_p = 0.2 * (double)seed - 0.1}, logits);
+        check_draws((sampler_opts){.temperature = 1, .top_p = 0.95, .min_p = 0.9}, logits);
+    }
+}
+
 Test(sampler, of_a_large_vocabulary_the_same_candidates_stay)
 {
     static float logits[MANY];

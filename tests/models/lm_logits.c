@@ -55,7 +55,7 @@ static bool open_model(struct model *m, const char *path, const char *mode)
         fprintf(stderr, "lm_logits: %s\n", why);
         return false;
     }
-    c->logits = c->stored = true;
+    c->stored = true;
     c->room = c->context < TOKENS_MAX ? c->context : TOKENS_MAX;
     c->f32_activations = !strcmp(mode, "exact");
     c->kept = c->f32_activations ? WEIR_F32 : WEIR_BF16;
@@ -70,12 +70,19 @@ static bool open_model(struct model *m, const char *path, const char *mode)
 
 /* ---- texts ---- */
 
-/* Runs the token and writes its values; *next: the token that follows. */
+static int32_t largest(const float *x, int count)
+{
+    int32_t at = 0;
+    for (int32_t i = 1; i < count; i++)
+        at = x[i] > x[at] ? i : at;
+    return at;
+}
+
+/* Runs the token and writes its values; *next: the likeliest token behind it. */
 static bool run_token(struct model *m, int32_t token, int32_t position, int32_t *next)
 {
     weir_session *s = m->session;
     const weir_array in = {&token, WEIR_I32, {2, {1, 1}}}, place = {&position, WEIR_I32, {.rank = 0}};
-    weir_array best = {next, WEIR_I32, {1, {1}}};
     if (weir_session_start(s, 1) || weir_session_push(s, "token", &in, -1) || weir_session_push(s, "position", &place, -1))
         return false;
     bool ok = fwrite(&token, sizeof token, 1, stdout) == 1;
@@ -84,7 +91,8 @@ static bool run_token(struct model *m, int32_t token, int32_t position, int32_t 
         const size_t count = (size_t)weir_shape_count(&v->at.shape);
         ok = !weir_session_pull(s, v->name, &v->at, -1) && fwrite(v->at.data, sizeof(float), count, stdout) == count;
     }
-    return ok && !weir_session_pull(s, "next", &best, -1) && !weir_session_wait(s, -1);
+    *next = largest(m->value[0].at.data, m->c.vocab);
+    return ok && !weir_session_wait(s, -1);
 }
 
 static bool run_line(struct model *m, char *line)

@@ -12,13 +12,18 @@
 
 /* ---- models ---- */
 
-#define SIZES "\"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, " \
-              "\"intermediate_size\": 12, \"vocab_size\": 32, \"max_position_embeddings\": 16"
-#define SMALL .layers = 2, .dim = 8, .heads = 2, .context = 16
-#define LLAMA SMALL, .prefix = "model.", .vocab = 32, .kv_heads = 1, .ffn = 12, .gated = true
+#define SIZES_OF(heads, kept) "\"hidden_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kept ", " \
+                              "\"intermediate_size\": 12, \"vocab_size\": 32, \"max_position_embeddings\": 16"
+#define SIZES SIZES_OF(2, 1)
+#define SMALL_OF(heads_of_q) .layers = 2, .dim = 8, .heads = heads_of_q, .context = 16
+#define SMALL SMALL_OF(2)
+#define LLAMA_OF(heads_of_q, kept_heads) SMALL_OF(heads_of_q), .prefix = "model.", .vocab = 32, .kv_heads = kept_heads, .ffn = 12, .gated = true
+#define LLAMA LLAMA_OF(2, 1)
 #define GGUF SMALL, .names = 2, .prefix = "", .vocab = 256, .ffn = 12, .head_dim = 4, .rotary_dim = 4, .rope_base = 100, .eps = 1e-5
 #define GPT2 .kv_heads = 2, .learned = true, .centred = true, .joined = true, .qkv_bias = true, .o_bias = true, .ffn_bias = true, \
-             .activation = LM_GELU_TANH, .tied = true
+             .activation = LM_GELU_TANH
+#define GPT2_FOLDER SMALL, GPT2, .names = 1, .prefix = "transformer.", .vocab = 32, .head_dim = 4, .ffn = 32, .eps = 1e-5, .in_first = true
+#define GPT2_SIZES "\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32"
 #define HEADS(columns) .head_dim = columns, .rotary_dim = columns
 #define TURN .layer = {{true, false}, {true, false}}
 
@@ -38,14 +43,14 @@ const struct lm_case lm_cases[] = {
      {LLAMA, HEADS(4), .eps = 1e-6, .rope_base = 10000, .window = 4, .qkv_bias = true, .layer = {{true, false}, {true, true}}}},
     {"qwen3", "{\"model_type\": \"qwen3\", " SIZES ", \"head_dim\": 6, \"sliding_window\": 4, \"eos_token_id\": [2, 7]}", NULL,
      {LLAMA, HEADS(6), TURN, .eps = 1e-6, .rope_base = 10000, .qk_norm = true}},
-    {"smollm3", "{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [0, 1]}", NULL,
-     {LLAMA, HEADS(4), .eps = 1e-6, .tied = true, .rope_base = 2000000, .layer = {{false, false}, {true, false}}}},
-    {"gpt2", "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16, \"vocab_size\": 32}", NULL,
-     {SMALL, GPT2, .names = 1, .prefix = "transformer.", .vocab = 32, .head_dim = 4, .ffn = 32, .eps = 1e-5, .in_first = true}},
+    {"smollm3", "{\"model_type\": \"smollm3\", " SIZES_OF(6, 3) ", \"head_dim\": 4, \"no_rope_layers\": [0, 1]}", NULL,
+     {LLAMA_OF(6, 3), HEADS(4), .eps = 1e-6, .tied = true, .rope_base = 2000000, .layer = {{false, false}, {true, false}}}},
+    {"gpt2", "{" GPT2_SIZES "}", NULL, {GPT2_FOLDER, .tied = true}},
+    {"gpt2-untied", "{" GPT2_SIZES ", \"tie_word_embeddings\": false}", NULL, {GPT2_FOLDER}},
     {"llama.gguf", NULL, "llama", {GGUF, TURN, .kv_heads = 1, .gated = true, .interleaved = true, .tied = true}},
     {"qwen2.gguf", NULL, "qwen2", {GGUF, TURN, .kv_heads = 1, .gated = true, .qkv_bias = true}},
     {"qwen3.gguf", NULL, "qwen3", {GGUF, TURN, .kv_heads = 1, .gated = true, .qk_norm = true}},
-    {"gpt2.gguf", NULL, "gpt2", {GGUF, GPT2}},
+    {"gpt2.gguf", NULL, "gpt2", {GGUF, GPT2, .tied = true}},
 };
 const int lm_case_count = sizeof lm_cases / sizeof *lm_cases;
 
@@ -187,7 +192,6 @@ void lm_run_open(struct lm_run *r, const char *path, int chunk)
 {
     char why[1024] = "";
     cr_assert(lm_read(path, &r->c, why, sizeof why), "%s", why);
-    r->c.logits = true;
     r->c.chunk = chunk;
     r->c.stored = r->c.f32_activations = !r->loaded;
     r->c.tp = r->tp;
@@ -214,25 +218,21 @@ static void push(struct lm_run *r, const char *program, const char *name, const 
     cr_assert_eq(weir_session_push(r->session, full, &in, 60000), WEIR_OK, "%s", weir_error());
 }
 
-static int32_t pull(struct lm_run *r, const char *program, float *logits)
+static void pull(struct lm_run *r, const char *program, float *logits)
 {
     char full[40];
-    int32_t next = -1;
-    weir_array all = {logits, WEIR_F32, {2, {1, r->c.vocab}}}, best = {&next, WEIR_I32, {1, {1}}};
+    weir_array all = {logits, WEIR_F32, {2, {1, r->c.vocab}}};
     snprintf(full, sizeof full, "%slogits", program);
     cr_assert_eq(weir_session_pull(r->session, full, &all, 60000), WEIR_OK, "%s", weir_error());
-    snprintf(full, sizeof full, "%snext", program);
-    cr_assert_eq(weir_session_pull(r->session, full, &best, 60000), WEIR_OK, "%s", weir_error());
     cr_assert_eq(weir_session_wait(r->session, 60000), WEIR_OK, "%s", weir_error());
-    return next;
 }
 
-int32_t lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits)
+void lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits)
 {
     cr_assert_eq(weir_session_start(r->session, 1), WEIR_OK, "%s", weir_error());
     push(r, "", "token", &token, 1);
     push(r, "", "position", &position, 0);
-    return pull(r, "", logits);
+    pull(r, "", logits);
 }
 
 void lm_run_prompt(struct lm_run *r, const int32_t *tokens, int32_t position, int32_t last, float *logits)

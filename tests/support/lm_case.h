@@ -31,7 +31,7 @@ struct lm_run {
 };
 void lm_run_open(struct lm_run *r, const char *path, int chunk);
 void lm_run_close(struct lm_run *r);
-int32_t lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits); /* returns the likeliest next one */
+void lm_run_token(struct lm_run *r, int32_t token, int32_t position, float *logits);
 void lm_run_prompt(struct lm_run *r, const int32_t *tokens, int32_t position, int32_t last, float *logits); /* keeps nothing */
 
 #endif

@@ -126,7 +126,7 @@ static int product(const lm_config *c, lm_part part, int block, const double *x,
 {
     weir_shape shape, of_bias;
     float *w = values_of(c, part, block, false, &shape), *bias = values_of(c, part, block, true, &of_bias);
-    const bool turned = c->in_first && part >= LM_BLOCK_PARTS;
+    const bool turned = lm_in_first(c, part);
     const int out = (int)shape.dim[turned], in = (int)shape.dim[!turned];
     for (int o = 0; o < out; o++) {
         y[o] = bias ? (double)bias[o] : 0;

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/reading.h"
 #include "graph/base/locale.h"
@@ -159,11 +160,10 @@ static weir_status set_endpoint(struct cluster_env *env, const char *name, const
 /* The same for all ranks of a job, and for two jobs most likely another. */
 static uint16_t port_of_job(const char *job, const char *step)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = HASH_START;
     const char *parts[] = {job, ".", step};
     for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
-        for (const char *at = parts[p]; *at; at++)
-            hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        hash = hash_more(hash, parts[p], strlen(parts[p]));
     return (uint16_t)(PORT_FIRST + (hash ^ hash >> 32) % PORTS);
 }
 

@@ -12,19 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/base/text.h"
 
 /* ---- the list of a plan ---- */
-
-#define HASH_START UINT64_C(0xcbf29ce484222325)
-
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
 
 static void copy_text(char *to, size_t bytes, const char *from)
 {
@@ -40,11 +32,11 @@ static void copy_end(char *to, size_t bytes, const char *from)
 
 static void add_type(struct text *text, const plan_tensor *tensor, uint64_t *hash)
 {
-    *hash = hash_bytes(*hash, &tensor->dtype, sizeof tensor->dtype);
-    *hash = hash_bytes(*hash, &tensor->rank, sizeof tensor->rank);
+    *hash = hash_more(*hash, &tensor->dtype, sizeof tensor->dtype);
+    *hash = hash_more(*hash, &tensor->rank, sizeof tensor->rank);
     text_add(text, "%s [", weir_dtype_name((weir_dtype)tensor->dtype));
     for (uint32_t d = 0; d < tensor->rank && d < WEIR_DIMS_MAX; d++) {
-        *hash = hash_bytes(*hash, &tensor->global[d], sizeof tensor->global[d]);
+        *hash = hash_more(*hash, &tensor->global[d], sizeof tensor->global[d]);
         text_add(text, d ? ", %" PRId64 : "%" PRId64, tensor->global[d]);
     }
     text_add(text, "]");
@@ -57,7 +49,7 @@ static void add_operands(struct text *text, const weir_plan *plan, plan_range op
             text_add(text, ", ");
         add_type(text, &plan->tensors[plan->operands[operands.first + i].tensor.i], hash);
     }
-    *hash = hash_bytes(*hash, &operands.count, sizeof operands.count);
+    *hash = hash_more(*hash, &operands.count, sizeof operands.count);
 }
 
 static void op_of_kernel(const weir_plan *plan, const plan_kernel *kernel, struct meet_op *op)
@@ -70,7 +62,7 @@ static void op_of_kernel(const weir_plan *plan, const plan_kernel *kernel, struc
     add_operands(&types, plan, kernel->in, &op->types_hash);
     text_add(&types, " -> ");
     add_operands(&types, plan, kernel->out, &op->types_hash);
-    op->attrs_hash = hash_bytes(HASH_START, plan->words + kernel->attrs.first, kernel->attrs.count * sizeof(plan_word));
+    op->attrs_hash = hash_more(HASH_START, plan->words + kernel->attrs.first, kernel->attrs.count * sizeof(plan_word));
 }
 
 /* A parameter's or state's start has no place in the source of its own. */
@@ -81,9 +73,9 @@ static void op_of_init(const weir_plan *plan, const plan_init *init, struct meet
     *op = (struct meet_op){.op = "initial value", .types_hash = HASH_START, .attrs_hash = HASH_START};
     copy_text(op->name, sizeof op->name, plan_text(plan, tensor->name));
     add_type(&types, tensor, &op->types_hash);
-    op->attrs_hash = hash_bytes(op->attrs_hash, &init->kind, sizeof init->kind);
-    op->attrs_hash = hash_bytes(op->attrs_hash, &init->a, sizeof init->a);
-    op->attrs_hash = hash_bytes(op->attrs_hash, &init->b, sizeof init->b);
+    op->attrs_hash = hash_more(op->attrs_hash, &init->kind, sizeof init->kind);
+    op->attrs_hash = hash_more(op->attrs_hash, &init->a, sizeof init->a);
+    op->attrs_hash = hash_more(op->attrs_hash, &init->b, sizeof init->b);
 }
 
 weir_status op_list_add(struct op_list *list, const struct meet_op *ops, uint32_t count)
@@ -128,7 +120,7 @@ static bool names_open(struct names *names, uint32_t most)
 /* Where the op stands, or would: an update and a start may have a parameter's name, so the kind of op counts, too. */
 static uint32_t *names_find(const struct names *names, const struct op_list *list, const char *name, bool starts)
 {
-    uint32_t slot = (uint32_t)hash_bytes(HASH_START + starts, name, strlen(name)) & names->mask;
+    uint32_t slot = (uint32_t)hash_more(HASH_START + starts, name, strlen(name)) & names->mask;
     for (; names->slots[slot]; slot = (slot + 1) & names->mask) {
         const struct meet_op *op = &list->ops[names->slots[slot] - 1];
         if (!strcmp(op->name, name) && starts == !op->file[0])

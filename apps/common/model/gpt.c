@@ -5,6 +5,7 @@
  * carried over by name.
  */
 #include "apps/common/model/gpt.h"
+#include "graph/base/base.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -104,9 +105,9 @@ static weir_status fill_labels(void *ctx, const weir_view *dst, int64_t step, in
 static uint64_t text_hash(const text *of)
 {
     enum { LOOKED_AT = 1 << 16 };
-    uint64_t hash = 0xCBF29CE484222325u;
+    uint64_t hash = HASH_START;
     for (size_t i = 0; i < of->count; i += 1 + of->count / LOOKED_AT)
-        hash = (hash ^ of->bytes[i]) * 0x100000001B3u;
+        hash = hash_more(hash, of->bytes + i, 1);
     return hash;
 }
 

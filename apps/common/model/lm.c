@@ -56,7 +56,11 @@ bool lm_read(const char *path, lm_config *c, char *text, size_t bytes)
 
 const char *lm_mapped(const lm_config *c)
 {
-    return lm_stays(c, LM_TOKENS, -1, false) ? c->weights : NULL;
+    for (int part = 0; part < LM_PARTS; part++)
+        for (int block = 0; block < (part < LM_BLOCK_PARTS ? 1 : c->layers); block++)
+            if (lm_stays(c, (lm_part)part, block, false))
+                return c->weights;
+    return NULL;
 }
 
 weir_status lm_load(weir_session *session, const lm_config *c)
@@ -77,28 +81,29 @@ static weir_status take_rows(void *ctx, const weir_shard *shard)
 {
     struct keeping *k = ctx;
     const weir_view *from = &shard->view;
-    const size_t bytes = (size_t)k->rows * (size_t)from->shape.dim[2] * weir_dtype_bytes(from->dtype);
-    if (bytes > k->room - k->count) {
-        char *more = realloc(k->bytes, k->room = k->count + bytes);
+    const size_t row = (size_t)from->shape.dim[2] * weir_dtype_bytes(from->dtype), bytes = (size_t)k->rows * row;
+    const size_t whole = (size_t)from->shape.dim[1] * row, all = (size_t)from->shape.dim[0] * bytes;
+    if (all > k->room - k->count) {
+        char *more = realloc(k->bytes, k->room = k->count + all);
         if (!more)
             return WEIR_E_MEMORY;
         k->bytes = more;
     }
-    memcpy(k->bytes + k->count, from->data, bytes);
-    k->count += bytes;
+    for (int64_t i = 0; i < from->shape.dim[0]; i++, k->count += bytes)
+        memcpy(k->bytes + k->count, (const char *)from->data + (size_t)i * whole, bytes);
     return WEIR_OK;
 }
 
-/* Main's state has the layout of prompt's: all rows, and on each device the same columns. */
+/* Main's state has the layout of prompt's: all rows, and on each device the same heads. */
 static weir_status put_rows(void *ctx, const weir_shard *shard)
 {
     struct keeping *k = ctx;
     const weir_view *to = &shard->view;
     const size_t row = (size_t)to->shape.dim[2] * weir_dtype_bytes(to->dtype), bytes = (size_t)k->rows * row;
-    if (bytes > k->count - k->taken)
+    if ((size_t)to->shape.dim[0] * bytes > k->count - k->taken)
         return WEIR_E_ARGUMENT;
-    memcpy((char *)to->data + (size_t)k->position * row, k->bytes + k->taken, bytes);
-    k->taken += bytes;
+    for (int64_t i = 0; i < to->shape.dim[0]; i++, k->taken += bytes)
+        memcpy((char *)to->data + (size_t)(i * to->shape.dim[1] + k->position) * row, k->bytes + k->taken, bytes);
     return WEIR_OK;
 }
 

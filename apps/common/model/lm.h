@@ -15,15 +15,16 @@
  * Parameters are called as in the file and have its shapes (model.layers.0.self_attn.q_proj.weight [out, in]; GPT-2's folders have
  * [in, out]), so a session loads the file itself. With .stored, matrices that nothing trains stay in the file: they are mapped, which
  * only CPUs can read, and products read them in the type that they have there, quantised or not. The rest (norms, biases, GPT-2's
- * positions, its weights of blocks in a folder) is loaded as f32. Keys and values of earlier tokens are states, c->room rows of each block.
+ * positions, its weights of blocks in a folder, F64, values that are not aligned in the file) is loaded as f32. Keys and values of
+ * earlier tokens are states, c->room rows of each block.
  *
  * A graph that writes has two programs over the same parameters and states:
  *
- *     main     one token: inputs `token` i32 [1, 1] and `position` i32 []; fetches `logits` f32 [1, vocab] and `next` i32 [1]. The step
- *              keeps the token's keys and values.
+ *     main     one token: inputs `token` i32 [1, 1] and `position` i32 []; fetches `logits` f32 [1, vocab]. The step keeps the token's
+ *              keys and values.
  *     prompt   c->chunk tokens at once (none if that is 0): inputs `prompt/token` i32 [1, chunk], `prompt/position` and `prompt/last`
- *              i32 []; fetches `prompt/logits` f32 [1, vocab] of the row `last`, and `prompt/next`. Rows behind `last` may hold any
- *              token: no other row sees them. lm_keep() then keeps the rows that are real.
+ *              i32 []; fetches `prompt/logits` f32 [1, vocab] of the row `last`. Rows behind `last` may hold any token: no other row
+ *              sees them. lm_keep() then keeps the rows that are real.
  *
  * One program alone may set a state, and main is that one. So prompt leaves its keys and values in states of its own
  * (blk.0.keys.new), and lm_keep() copies as many rows as are real into the states of main, in place: nothing behind the last real row
@@ -84,12 +85,12 @@ typedef struct lm_config {
     bool qkv_bias, o_bias, ffn_bias, qk_norm;
     bool tied;        /* the table of tokens is the head's weight, too */
     struct { bool turns, windowed; } layer[LM_LAYERS_MAX];
-    struct lm_type { uint8_t dtype, format; } type[LM_PARTS][LM_LAYERS_MAX]; /* of each matrix in the file: weir_dtype, weir_format */
+    struct lm_type { uint8_t dtype, format; } type[LM_PARTS][LM_LAYERS_MAX]; /* of each matrix in the file: weir_dtype (none: it
+                                                                                cannot be mapped), weir_format */
     weir_dtype kept;  /* of keys and values [WEIR_F32] */
     bool stored;      /* matrices are used as they are stored, see above */
     bool f32_activations; /* products with stored matrices do not round the other factor */
     int tp;           /* of graphs that write: devices that share each matrix [1] */
-    bool logits;      /* of graphs that write: they are fetched, and must then be pulled each step */
     lm_adapt_fn adapt; /* [none] */
     void *adapt_ctx;
 } lm_config;
@@ -98,6 +99,12 @@ typedef struct lm_config {
  * `chunk` 0. False: `why` is a sentence that names the file. */
 bool lm_read(const char *path, lm_config *c, char *why, size_t why_bytes);
 bool lm_is_end(const lm_config *c, int64_t token);
+
+/* Whether the part's weights are [in, out]. */
+static inline bool lm_in_first(const lm_config *c, lm_part part)
+{
+    return c->in_first && part >= LM_BLOCK_PARTS;
+}
 
 /* The shape of a parameter in the file. False: the model has none. */
 bool lm_shape(const lm_config *c, lm_part part, bool bias, weir_shape *shape);

@@ -53,11 +53,12 @@ static bool splits(const pass *p, lm_part part, bool inputs)
 
 static weir_sbp layout_of(const pass *p, lm_part part, bool bias)
 {
+    const bool in_first = lm_in_first(p->c, part);
     if (bias)
         return splits(p, part, false) ? WEIR_S(0) : WEIR_B;
     if (splits(p, part, false))
-        return p->c->in_first ? WEIR_S(1) : WEIR_S(0);
-    return splits(p, part, true) ? p->c->in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
+        return in_first ? WEIR_S(1) : WEIR_S(0);
+    return splits(p, part, true) ? in_first ? WEIR_S(0) : WEIR_S(1) : WEIR_B;
 }
 
 static weir_format format_of(const pass *p, lm_part part, int block)
@@ -103,7 +104,7 @@ static weir_tensor *multiply(const pass *p, weir_tensor *x, weir_tensor *w, lm_p
     const lm_part of = part == LM_HEAD && c->tied ? LM_TOKENS : part;
     if (stays(p, of, block, false))
         return weir_linear_stored(x, w, .format = format_of(p, of, block), .f32_activations = c->f32_activations);
-    return weir_matmul(x, w, .trans_b = !(c->in_first && part >= LM_BLOCK_PARTS));
+    return weir_matmul(x, w, .trans_b = !lm_in_first(c, part));
 }
 
 /* x times the weight `w` of a layer, and its bias. */
@@ -150,12 +151,37 @@ static weir_dtype kept_dtype(const lm_config *c)
     return c->kept ? c->kept : WEIR_F32;
 }
 
-/* By heads over TP, where these can be dealt evenly. lm_keep() relies on it that all states of a block are laid out alike. */
+/* The batch of attention. Columns are cut in equal parts; where the heads of keys are not, each of them is a sequence of its own, and
+ * a device may have one more than another. */
+static int batch_of_heads(const pass *p)
+{
+    return p->c->kv_heads % p->layout.tp ? p->c->kv_heads : 1;
+}
+
+/* By heads over TP; a single one of keys lies on each device. lm_keep() relies on it that all states of a block are laid out alike. */
 static weir_tensor *kept_state(const pass *p, const char *name, int rows)
 {
     const lm_config *c = p->c;
-    const weir_sbp by_head = c->kv_heads % p->layout.tp == 0 ? WEIR_S(2) : WEIR_B;
-    return weir_state(p->graph, kept_dtype(c), {1, rows, c->head_dim * c->kv_heads}, .name = name, .sbp = {[DP] = WEIR_B, [TP] = by_head});
+    const int batch = batch_of_heads(p);
+    const weir_sbp by_head = batch > 1 ? WEIR_S(0) : c->kv_heads % p->layout.tp ? WEIR_B : WEIR_S(2);
+    return weir_state(p->graph, kept_dtype(c), {batch, rows, c->head_dim * c->kv_heads / batch}, .name = name,
+                      .sbp = {[DP] = WEIR_B, [TP] = by_head});
+}
+
+/* [1, rows, columns] -> [heads of keys, rows, columns of each]. */
+static weir_tensor *heads_first(const pass *p, weir_tensor *x)
+{
+    const int64_t heads = p->c->kv_heads, width = weir_tensor_type(x).shape.dim[2] / heads;
+    if (p->rows == 1)
+        return weir_reshape(x, {heads, 1, width});
+    return weir_transpose(weir_reshape(x, {p->rows, heads, width}), {1, 0, 2});
+}
+
+/* And back. */
+static weir_tensor *rows_first(const pass *p, weir_tensor *x)
+{
+    const int64_t columns = weir_tensor_type(x).shape.dim[0] * weir_tensor_type(x).shape.dim[2];
+    return weir_reshape(p->rows == 1 ? x : weir_transpose(x, {1, 0, 2}), {1, p->rows, columns});
 }
 
 /* Keeps the rows for later steps: at their place, or for lm_keep(). */
@@ -181,10 +207,14 @@ static weir_tensor *attend(const pass *p, weir_tensor *q, weir_tensor *k, weir_t
     weir_tensor *values = kept_state(p, lm_state_name(block, true, name), c->room);
     if (kept_dtype(c) != WEIR_F32)
         k = weir_cast(k, kept_dtype(c)), v = weir_cast(v, kept_dtype(c));
-    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads, .kv_heads = c->kv_heads, .window = window);
+    const int batch = batch_of_heads(p);
+    if (batch > 1)
+        q = heads_first(p, q), k = heads_first(p, k), v = heads_first(p, v);
+    weir_tensor *a = weir_attention_kept(q, k, v, keys, values, p->position, .heads = c->heads / batch,
+                                         .kv_heads = c->kv_heads / batch, .window = window);
     keep(p, keys, k, block, false);
     keep(p, values, v, block, true);
-    return a;
+    return batch > 1 ? rows_first(p, a) : a;
 }
 
 /* Each head of q or k as attention reads it. */
@@ -283,9 +313,7 @@ static void add_writer(pass p, int rows, bool prompt)
     p.position = weir_input(p.graph, WEIR_I32, {0}, .name = "position");
     weir_tensor *last = prompt ? weir_input(p.graph, WEIR_I32, {0}, .name = "last") : NULL, *x = body(&p, token);
     weir_tensor *logits = head(&p, last ? weir_gather(x, last, 1) : weir_reshape(x, {1, c->dim}));
-    if (c->logits)
-        weir_fetch(logits, .name = "logits");
-    weir_fetch(weir_argmax(logits), .name = "next");
+    weir_fetch(logits, .name = "logits");
 }
 
 weir_graph *lm_graph(const lm_config *c)

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* "PREFIX PART.weight" and "PREFIX BLOCKS.3.PART.weight". */
 static const struct names {
@@ -100,7 +101,7 @@ bool lm_shape(const lm_config *c, lm_part part, bool bias, weir_shape *shape)
     sizes(c, part, &out, &in);
     if (bias || !in)
         *shape = (weir_shape){1, {out}};
-    else if (c->in_first && part >= LM_BLOCK_PARTS)
+    else if (lm_in_first(c, part))
         *shape = (weir_shape){2, {in, out}};
     else
         *shape = (weir_shape){2, {out, in}};
@@ -157,20 +158,26 @@ static weir_format format_named(const char *name)
     return WEIR_DENSE;
 }
 
+/* Whether a file that is mapped has the tensor's values where products can read them: as they are, in one piece, and aligned. */
+static bool can_be_mapped(const weir_checkpoint_tensor *t)
+{
+    return !strcasecmp(t->stored, weir_dtype_name(t->dtype)) && t->shard_count == 1 && t->shard->offset % weir_dtype_bytes(t->dtype) == 0;
+}
+
 /* Tensors of a quantised type are read as f32, which is not the type that they have. */
 static struct lm_type type_of(const weir_checkpoint_tensor *t)
 {
     const weir_format format = format_named(t->stored);
     if (format)
         return (struct lm_type){WEIR_U8, (uint8_t)format};
-    return (struct lm_type){(uint8_t)t->dtype, WEIR_DENSE};
+    return (struct lm_type){can_be_mapped(t) ? (uint8_t)t->dtype : WEIR_DTYPE_NONE, WEIR_DENSE};
 }
 
 bool lm_stays(const lm_config *c, lm_part part, int block, bool bias)
 {
     const struct lm_type type = c->type[part][block < 0 ? 0 : block];
     weir_shape shape;
-    if (!c->stored || !lm_shape(c, part, bias, &shape) || shape.rank != 2 || part == LM_POSITIONS || (c->in_first && part >= LM_BLOCK_PARTS))
+    if (!c->stored || !lm_shape(c, part, bias, &shape) || shape.rank != 2 || part == LM_POSITIONS || lm_in_first(c, part))
         return false;
     return type.format || type.dtype == WEIR_F32 || type.dtype == WEIR_F16 || type.dtype == WEIR_BF16;
 }

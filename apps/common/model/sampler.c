@@ -162,9 +162,18 @@ static float least_for(const struct sampler *s, const float *logits, float most,
     return most - (float)(bin + 2) / BINS_EACH;
 }
 
-/* Counts the fewest sorted candidates that have `share` of `total`. */
-static int cut_share(const candidate *sorted, int count, double share, double total)
+static double total_of(const candidate *sorted, int count)
 {
+    double sum = 0;
+    for (int i = 0; i < count; i++)
+        sum += exp((double)sorted[i].logit - (double)sorted->logit);
+    return sum;
+}
+
+/* Counts the fewest sorted candidates that have `share` of the probability of all. */
+static int cut_share(const candidate *sorted, int count, double share)
+{
+    const double total = total_of(sorted, count);
     double sum = 0;
     for (int i = 0; i < count; i++)
         if ((sum += exp((double)sorted[i].logit - (double)sorted->logit)) >= share * total)
@@ -172,12 +181,43 @@ static int cut_share(const candidate *sorted, int count, double share, double to
     return count;
 }
 
-static double total_of(const candidate *sorted, int count)
+/* Moves the candidates of [first, end) that come before the one in their middle in front of it. Returns its place. */
+static int split(candidate *c, int first, int end)
+{
+    const candidate by = c[first + (end - first) / 2];
+    int at = first;
+    c[first + (end - first) / 2] = c[end - 1];
+    for (int i = first; i < end - 1; i++)
+        if (before(&c[i], &by)) {
+            const candidate moved = c[at];
+            c[at++] = c[i];
+            c[i] = moved;
+        }
+    c[end - 1] = c[at];
+    c[at] = by;
+    return at;
+}
+
+/* Moves the fewest that together have `wanted` to the front, in any order, and counts them; a weight is relative to that of `most`. Hoare's
+ * selection: those before `first` have `sum`, which is too little, and those before `end` have enough. */
+static int select_share(candidate *c, int count, float most, double wanted)
 {
     double sum = 0;
-    for (int i = 0; i < count; i++)
-        sum += exp((double)sorted[i].logit - (double)sorted->logit);
-    return sum;
+    int first = 0, end = count;
+    while (end - first > 1) {
+        const int at = split(c, first, end);
+        double above = sum;
+        for (int i = first; i < at; i++)
+            above += exp((double)c[i].logit - (double)most);
+        if (above >= wanted) {
+            end = at;
+            continue;
+        }
+        first = at + 1;
+        sum = above + exp((double)c[at].logit - (double)most);
+        end = sum >= wanted ? first : end;
+    }
+    return end;
 }
 
 /* Leaves the candidates that may be drawn, and returns their number. */
@@ -187,16 +227,15 @@ static int take(struct sampler *s, const float *logits, float most)
     const float least = o->min_p > 0 ? most + (float)log(o->min_p) : -INFINITY;
     const bool some = o->top_k > 0 && o->top_k < s->vocab, part = o->top_p > 0 && o->top_p < 1;
     double total = 0;
-    int count;
-    if (!some && !part)
-        return take_above(s, logits, least);
-    if (some)
-        count = take_likeliest(s, logits, o->top_k);
-    else
-        count = take_above(s, logits, least_for(s, logits, most, o->top_p, &total));
+    if (!some) {
+        const float from = part ? least_for(s, logits, most, o->top_p, &total) : least;
+        const int above = take_above(s, logits, from > least ? from : least);
+        return part ? select_share(s->candidates, above, most, o->top_p * total) : above;
+    }
+    int count = take_likeliest(s, logits, o->top_k);
     qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare);
     if (part)
-        count = cut_share(s->candidates, count, o->top_p, some ? total_of(s->candidates, count) : total);
+        count = cut_share(s->candidates, count, o->top_p);
     while (count > 1 && s->candidates[count - 1].logit < least)
         count--;
     return count;

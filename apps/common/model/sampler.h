@@ -18,7 +18,8 @@
  * The random number of a draw is Philox's for the seed and the count of ids seen (weir_random_uniform), so neither other texts nor the
  * order in which they are written change what is drawn.
  *
- * No step sorts the vocabulary: top_k keeps a heap of k, and top_p sorts the candidates that a histogram of the probability finds.
+ * No step sorts the vocabulary: top_k keeps a heap of k, and sorts that. top_p without it selects from the candidates that a histogram of
+ * the probability finds.
  *
  * One thread at a time.
  */

@@ -1,6 +1,7 @@
 /* apps/common/model/samples.c: see the header. */
 #include "apps/common/model/samples.h"
 #include "apps/common/model/lm.h"
+#include "graph/base/base.h"
 #include "graph/data/order.h"
 
 #include <stdlib.h>
@@ -46,8 +47,5 @@ void samples_fill_once(const samples_range *r, int64_t first, bool labels, const
 
 uint64_t samples_hash(const samples *s)
 {
-    uint64_t hash = 0xCBF29CE484222325u; /* FNV-1a */
-    for (size_t i = 0; i < s->ids; i++)
-        hash = (hash ^ (uint64_t)(2 * (int64_t)s->id[i] + s->counts[i])) * 0x100000001B3u;
-    return hash;
+    return hash_more(hash_more(HASH_START, s->id, s->ids * sizeof *s->id), s->counts, s->ids * sizeof *s->counts);
 }
