@@ -9,7 +9,7 @@
 #define KERNELS_STORED_DOTS_H
 
 #include "kernels/stored/rounded.h"
-#include "kernels/stored/vectors.h"
+#include "kernels/common/vectors.h"
 
 #ifdef VECTOR_ROWS
 
@@ -81,7 +81,7 @@ static inline way way_for(const block_format *format)
     return has_dots() ? DOTS : format->most <= 15 ? EIGHT_WORDS : format->most <= 31 ? FOUR_WORDS : format->most <= 63 ? TWO_WORDS : ONE_WORD;
 }
 
-/* What a unit adds to outputs, in the order of sums.h. */
+/* The sums of some outputs and one unit more, by the operations of sums.h. */
 VECTOR reals unit_add(reals sum, bool minimum, vector whole, const float *scales, const float *minima, const rounded_unit *of)
 {
     reals scale, least;

@@ -13,7 +13,7 @@
 
 #include "kernels/common/unroll.h"
 #include "kernels/stored/panel.h"
-#include "kernels/stored/vectors.h"
+#include "kernels/common/vectors.h"
 
 #ifdef VECTOR_ROWS
 

@@ -1,10 +1,10 @@
-/* kernels/stored/vectors.h: words of several rows of a weight side by side, by AVX-512 or AVX2.
+/* kernels/common/vectors.h: words of several rows side by side, by AVX-512 or AVX2: of a weight, or of keys.
  *
  * A vector has a word of 32 bits of each of VECTOR_ROWS rows. Words of sixteen bytes of each row come as four vectors: rows are loaded
  * as they lie, and each 4 x 4 words of four of them are turned over. Arithmetic on vectors is the compiler's. Header-only; any thread.
  */
-#ifndef KERNELS_STORED_VECTORS_H
-#define KERNELS_STORED_VECTORS_H
+#ifndef KERNELS_COMMON_VECTORS_H
+#define KERNELS_COMMON_VECTORS_H
 
 #if defined __AVX512BW__ && defined __AVX512VL__
 #define VECTOR_ROWS 16
@@ -126,6 +126,22 @@ VECTOR vector sixteen_bytes_of_all(const void *at)
     return _mm512_broadcast_i32x4(sixteen_bytes(at));
 }
 
+/* Elements 2 i of `from` to element i of [0], 2 i + 1 to [1]; and back. */
+VECTOR void pairs_apart(const float *from, reals to[2])
+{
+    const __m512 a = _mm512_loadu_ps(from), b = _mm512_loadu_ps(from + 16);
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    to[0] = (reals)_mm512_permutex2var_ps(a, even, b);
+    to[1] = (reals)_mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
+}
+
+VECTOR void pairs_together(const reals from[2], float *to)
+{
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    _mm512_storeu_ps(to, _mm512_permutex2var_ps((__m512)from[0], low, (__m512)from[1]));
+    _mm512_storeu_ps(to + 16, _mm512_permutex2var_ps((__m512)from[0], _mm512_add_epi32(low, _mm512_set1_epi32(8)), (__m512)from[1]));
+}
+
 /* Adds 16 to the bytes of q where the bits of `high`, as `from` shuffles it, meet `bits`. */
 VECTOR words add_sixteen(words q, words high, vector from, vector bits)
 {
@@ -167,6 +183,20 @@ VECTOR vector in_every_lane(int a, int b, int c, int d)
 VECTOR vector sixteen_bytes_of_all(const void *at)
 {
     return _mm256_broadcastsi128_si256(sixteen_bytes(at));
+}
+
+VECTOR void pairs_apart(const float *from, reals to[2])
+{
+    const __m256 a = _mm256_loadu_ps(from), b = _mm256_loadu_ps(from + 8);
+    to[0] = (reals)_mm256_permute4x64_pd((__m256d)_mm256_shuffle_ps(a, b, 0x88), 0xD8);
+    to[1] = (reals)_mm256_permute4x64_pd((__m256d)_mm256_shuffle_ps(a, b, 0xDD), 0xD8);
+}
+
+VECTOR void pairs_together(const reals from[2], float *to)
+{
+    const __m256 a = _mm256_unpacklo_ps((__m256)from[0], (__m256)from[1]), b = _mm256_unpackhi_ps((__m256)from[0], (__m256)from[1]);
+    _mm256_storeu_ps(to, _mm256_permute2f128_ps(a, b, 0x20));
+    _mm256_storeu_ps(to + 8, _mm256_permute2f128_ps(a, b, 0x31));
 }
 
 VECTOR words add_sixteen(words q, words high, vector from, vector bits)
