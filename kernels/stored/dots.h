@@ -8,8 +8,8 @@
 #ifndef KERNELS_STORED_DOTS_H
 #define KERNELS_STORED_DOTS_H
 
-#include "kernels/stored/rounded.h"
 #include "kernels/common/vectors.h"
+#include "kernels/stored/rounded.h"
 
 #ifdef VECTOR_ROWS
 

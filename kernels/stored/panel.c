@@ -8,6 +8,7 @@ _Static_assert((int)PANEL_ROWS == (int)LANES, "a row of a panel is a vector");
 
 #ifdef VECTOR_ROWS
 
+/* `blocks` blocks of each of 16 rows. elements, bytes, units, minimum: of a block. */
 VECTOR void unpack(void (*block)(const place *p), int elements, int bytes, int units, bool minimum, const unsigned char *rows, int64_t step,
                    int64_t blocks, const unsigned char *ahead, panel *to)
 {
@@ -25,10 +26,10 @@ VECTOR void unpack(void (*block)(const place *p), int elements, int bytes, int u
     }
 }
 
-#define X(name, block, elements, bytes, units, minimum, ...)                                                         \
-    static void unpack_##block(const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to)                 \
-    {                                                                                                              \
-        unpack(block_##block, elements, bytes, units, minimum, rows, step, blocks, ahead, to);                                     \
+#define X(name, block, elements, bytes, units, minimum, ...)                                                                   \
+    static void unpack_##block(const unsigned char *rows, int64_t step, int64_t blocks, const unsigned char *ahead, panel *to) \
+    {                                                                                                                          \
+        unpack(block_##block, elements, bytes, units, minimum, rows, step, blocks, ahead, to);                                 \
     }
 UNPACKED_FORMATS(X)
 #undef X

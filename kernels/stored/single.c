@@ -90,12 +90,12 @@ VECTOR int64_t groups(kind k, void (*block)(const place *p), const stored_weight
     return row;
 }
 
-#define X(name, block, elements, bytes, units, minimum, how)                                          \
-    static int64_t groups_##block(const stored_weight *w, const rounded_rows *x, float *y)             \
-    {                                                                                                  \
-        if (has_dots())                                                                                \
-            return groups((kind){DOTS, elements, bytes, units, minimum}, block_##block, w, x, y);      \
-        return groups((kind){how, elements, bytes, units, minimum}, block_##block, w, x, y);           \
+#define X(name, block, elements, bytes, units, minimum, how)                                      \
+    static int64_t groups_##block(const stored_weight *w, const rounded_rows *x, float *y)        \
+    {                                                                                             \
+        if (has_dots())                                                                           \
+            return groups((kind){DOTS, elements, bytes, units, minimum}, block_##block, w, x, y); \
+        return groups((kind){how, elements, bytes, units, minimum}, block_##block, w, x, y);      \
     }
 UNPACKED_FORMATS(X)
 #undef X

@@ -1,6 +1,5 @@
 /* kernels/stored/sums.c: see the header. A tile is some rows of x and some vectors of outputs: a vector of the panel that is loaded
- * serves all the rows, and a word of x all the vectors.
- */
+ * serves all the rows, and a word of x all the vectors. */
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/lanes.h"

@@ -12,8 +12,8 @@
 #define KERNELS_STORED_UNPACK_H
 
 #include "kernels/common/unroll.h"
-#include "kernels/stored/panel.h"
 #include "kernels/common/vectors.h"
+#include "kernels/stored/panel.h"
 
 #ifdef VECTOR_ROWS
 
@@ -215,10 +215,10 @@ VECTOR void block_q6_k(const place *p)
 /* ---- all ---- */
 
 /* name, function; elements, bytes and units of a block, whether units have a minimum, how integers are summed without VPDPBUSD (dots.h) */
-#define UNPACKED_FORMATS(X)                                                                                              \
-    X(Q4_0, q4_0, 32, 18, 1, false, EIGHT_WORDS) X(Q4_1, q4_1, 32, 20, 1, true, EIGHT_WORDS)                               \
-    X(Q5_0, q5_0, 32, 22, 1, false, FOUR_WORDS) X(Q5_1, q5_1, 32, 24, 1, true, FOUR_WORDS)                                 \
-    X(Q8_0, q8_0, 32, 34, 1, false, ONE_WORD) X(Q4_K, q4_k, 256, 144, 8, true, EIGHT_WORDS)                               \
+#define UNPACKED_FORMATS(X)                                                                  \
+    X(Q4_0, q4_0, 32, 18, 1, false, EIGHT_WORDS) X(Q4_1, q4_1, 32, 20, 1, true, EIGHT_WORDS) \
+    X(Q5_0, q5_0, 32, 22, 1, false, FOUR_WORDS) X(Q5_1, q5_1, 32, 24, 1, true, FOUR_WORDS)   \
+    X(Q8_0, q8_0, 32, 34, 1, false, ONE_WORD) X(Q4_K, q4_k, 256, 144, 8, true, EIGHT_WORDS)  \
     X(Q6_K, q6_k, 256, 210, 16, false, TWO_WORDS)
 
 /* As many bytes as a block of 16 rows has are asked for from `at` on: the processor by itself foresees no reads that go on in 16 rows at
