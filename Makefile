@@ -160,7 +160,8 @@ $(UCX_LINKS): $(UCX_PLUGIN)
 all tests net deploy: $(if $(UCX),$(UCX_LINKS))
 
 # In a portable build the kernels, and what they call in their loops, once more for each level of x86-64: an object in
-# which nothing but its table of ops can be seen. See kernels/table/levels.c.
+# which nothing but its table of ops can be seen. See kernels/table/levels.c. No exception passes through kernels, so they have no tables
+# for unwinding, which would take 100 KB.
 LEVEL_v3      := -march=x86-64-v3
 LEVEL_v4      := -march=x86-64-v4 -mprefer-vector-width=512 -mavx512bf16
 # All share amx.c, which knows whether AMX and AVX512_BF16 are used, and is the same for every processor.
@@ -173,7 +174,7 @@ define level
 $(LEVEL_SRC:%.c=$(OUT)/$(1)/%.o): $(OUT)/$(1)/%.o: %.c $(OUT)/flags
 	@mkdir -p $$(@D)
 	$$(call say,cc   $$< for $(1))
-	$$(Q)$$(COMPILE) $$(LEVEL_$(1)) -DLEVEL_OPS=level_$(1) -MMD -MP -c $$< -o $$@
+	$$(Q)$$(COMPILE) $$(LEVEL_$(1)) -fno-asynchronous-unwind-tables -DLEVEL_OPS=level_$(1) -MMD -MP -c $$< -o $$@
 $(OUT)/level_$(1).o: $(LEVEL_SRC:%.c=$(OUT)/$(1)/%.o) $(OUT)/modules
 	$$(call say,ld   $$@)
 	$$(Q)$$(PARTIAL) $$(filter %.o,$$^) -o $$@ && objcopy --keep-global-symbol=level_$(1) $$@

@@ -145,10 +145,12 @@ FORMULA void block_unit_q6_k(const unsigned char *block, int unit, block_unit *t
 FORMULA void block_unit_read(weir_format format, const unsigned char *block, int unit, block_unit *to)
 {
     switch (format) {
-    case WEIR_Q4_0: block_unit_small(block, false, false, to); break;
-    case WEIR_Q4_1: block_unit_small(block, true, false, to); break;
-    case WEIR_Q5_0: block_unit_small(block, false, true, to); break;
-    case WEIR_Q5_1: block_unit_small(block, true, true, to); break;
+    case WEIR_Q4_0:
+    case WEIR_Q4_1:
+    case WEIR_Q5_0:
+    case WEIR_Q5_1:
+        block_unit_small(block, format == WEIR_Q4_1 || format == WEIR_Q5_1, format == WEIR_Q5_0 || format == WEIR_Q5_1, to);
+        break;
     case WEIR_Q8_0: block_unit_q8_0(block, to); break;
     case WEIR_Q4_K: block_unit_q4_k(block, unit, to); break;
     case WEIR_Q6_K:

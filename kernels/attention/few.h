@@ -4,7 +4,7 @@
  *     out    [count, head_dim] += weights [count, keys] times values    one in the order of the keys
  *
  * The bits are those of gemm_rows() with the same keys, or values, as f32. Keys may be scored in whole vectors of 16: there are places
- * for them behind the last score. Pure functions; any thread.
+ * for them behind the last score. Without AVX2 or AVX-512, few_fit() is false. Pure functions; any thread.
  */
 #ifndef KERNELS_ATTENTION_FEW_H
 #define KERNELS_ATTENTION_FEW_H

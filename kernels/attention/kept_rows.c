@@ -74,8 +74,8 @@ size_t kept_rows_workspace(int64_t rows, int64_t room, int64_t group, int64_t wi
 
 /* ---- keys as columns, values as f32 ---- */
 
-/* Columns `at` and on, of which there are 16 of f32, 32 of halves, of up to LANES keys, to rows of `to`. */
-static inline __attribute__((always_inline)) void turn_tile(const char *from, int64_t apart, int64_t count, weir_dtype dtype, float *to)
+/* A word of up to LANES keys. By itself, since it is large. */
+static __attribute__((noinline)) void turn_words(const char *from, int64_t apart, int64_t count, lanes to[LANES])
 {
     lanes t[LANES];
     for (int j = 0; j < LANES; j++)
@@ -85,7 +85,14 @@ static inline __attribute__((always_inline)) void turn_tile(const char *from, in
     else
         load_keys(from, apart, count, t);
     turn(t);
-#pragma GCC unroll 16
+    memcpy(to, t, sizeof t);
+}
+
+/* Columns `at` and on, of which there are 16 of f32, 32 of halves, of up to LANES keys, to rows of `to`. */
+static inline __attribute__((always_inline)) void turn_tile(const char *from, int64_t apart, int64_t count, weir_dtype dtype, float *to)
+{
+    lanes t[LANES];
+    turn_words(from, apart, count, t);
     for (int i = 0; i < LANES; i++)
         if (dtype == WEIR_F32) {
             lanes_store(to + i * RUN, &t[i]);

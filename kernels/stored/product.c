@@ -5,6 +5,7 @@
  */
 #include "kernels/stored/dense.h"
 #include "kernels/stored/panel.h"
+#include "kernels/stored/single.h"
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/real.h"
@@ -65,12 +66,13 @@ static void rounded_part(const stored_product *p, const rounded_rows *x, const p
         memcpy(y + r * p->w.out, wide + r * COLUMNS, (size_t)columns * sizeof *y);
 }
 
-static void multiply_block(const stored_product *p, const rounded_rows *x, panel *panels, int64_t row, int64_t rows)
+/* Outputs from `output` on. */
+static void multiply_block(const stored_product *p, const rounded_rows *x, panel *panels, int64_t row, int64_t rows, int64_t output)
 {
     const stored_weight *w = &p->w;
     for (int64_t from = 0, elements; from < w->in; from += elements) {
         elements = least(w->in - from, PANEL_ELEMENTS);
-        for (int64_t first = 0; first < w->out; first += COLUMNS) {
+        for (int64_t first = output; first < w->out; first += COLUMNS) {
             const int64_t columns = least(w->out - first, COLUMNS);
             for (int k = 0; k < SUMS_PANELS; k++) {
                 const int64_t at = least(k * PANEL_ROWS, columns - 1); /* the last row once more, where there is no panel */
@@ -86,8 +88,9 @@ static void multiply_rounded(const stored_product *p)
 {
     panel *panels = p->workspace;
     const rounded_rows x = rounded_make(p->w.is, p->rows, p->w.in, p->x, panels + SUMS_PANELS);
+    const int64_t output = p->rows == 1 ? single_multiply(&p->w, &x, p->y) : 0;
     for (int64_t row = 0; row < p->rows; row += ROWS)
-        multiply_block(p, &x, panels, row, least(p->rows - row, ROWS));
+        multiply_block(p, &x, panels, row, least(p->rows - row, ROWS), output);
 }
 
 /* ---- blocks, x as it is ---- */

@@ -8,7 +8,7 @@
  *
  * Products of blocks go panel by panel (panel.h): 16 rows of w are unpacked to bytes, for some of the columns, and multiplied with all
  * rows of x. Those are rounded to bytes once (rounded.h), unless the call wants f32: then a panel becomes f32, too, and the product is
- * gemm_rows(). Products of dense weights are dots along the rows (dense.h).
+ * gemm_rows(). A single row of bytes needs no panel (single.h). Products of dense weights are dots along the rows (dense.h).
  *
  * An output of a weight of blocks is one sum in the order of `in`, unit by unit; one of a dense weight is 16 such sums, added at the
  * end. So its bits depend on its row of x and its row of w alone: not on how many rows there are beside them, nor on how `out` is split.

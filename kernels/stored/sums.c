@@ -1,16 +1,10 @@
 /* kernels/stored/sums.c: see the header. A tile is some rows of x and some vectors of outputs: a vector of the panel that is loaded
- * serves all the rows, and a word of x all the vectors.
- *
- * Sums of integers are exact, so they may be made in any way. VPDPBUSD adds four products of bytes to a word at once. Without it, two
- * products are added to a half of a word, for as many words of x as these halves hold: 2 * 127 * (largest byte of the weight) each. Bytes
- * above 127 are taken apart for that. Whether the processor has VPDPBUSD is asked when the library runs; it is written as such, so that
- * kernels for all processors with AVX-512 have it.
- */
+ * serves all the rows, and a word of x all the vectors. */
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/lanes.h"
 #include "kernels/common/unroll.h"
-#include "kernels/stored/vectors.h"
+#include "kernels/stored/dots.h"
 
 #ifdef VECTOR_ROWS
 
@@ -20,59 +14,6 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 2 };
 enum { TILE_ROWS = 2, TILE_VECTORS = 2 };
 #endif
 enum { VECTORS = SUMS_PANELS * PANEL_ROWS / VECTOR_ROWS };
-
-/* How integers are summed: by VPDPBUSD; or so many words of x to a half of a word; or one, of bytes taken apart. */
-typedef enum way { DOTS, EIGHT_WORDS, FOUR_WORDS, TWO_WORDS, ONE_WORD } way;
-
-VECTOR vector pairs_add(vector halves, vector w, vector x)
-{
-    return V(add_epi16)(halves, V(maddubs_epi16)(w, x));
-}
-
-/* whole += the pairs of halves */
-VECTOR vector halves_add(vector whole, vector halves)
-{
-    return V(add_epi32)(whole, V(madd_epi16)(halves, V(set1_epi16)(1)));
-}
-
-VECTOR vector dots_add(vector whole, vector w, vector x)
-{
-#if VECTOR_ROWS == 16
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(whole) : "v"(w), "v"(x));
-#else
-    (void)w, (void)x;
-#endif
-    return whole;
-}
-
-/* A vector of bytes of the weight meets `words` words of x in steps of this many. */
-VECTOR int words_at_once(way how)
-{
-    return how == EIGHT_WORDS ? 8 : how == FOUR_WORDS ? 4 : how == TWO_WORDS ? 2 : 1;
-}
-
-/* Two kinds of sums: whole words, and halves that are added to them after some steps. */
-typedef struct adding {
-    vector whole, halves;
-} adding;
-
-VECTOR void add_word(way how, adding *to, vector w, vector x, int step)
-{
-    const int at_once = words_at_once(how);
-    if (how == DOTS) {
-        to->whole = dots_add(to->whole, w, x);
-        return;
-    }
-    if (how == ONE_WORD) {
-        const vector upper = V(set1_epi8)((char)0x80), high = (vector)((words)w & (words)upper), low = (vector)((words)w ^ (words)high);
-        to->whole = halves_add(to->whole, V(maddubs_epi16)(low, x));
-        to->whole = halves_add(to->whole, V(maddubs_epi16)(high, x));
-        return;
-    }
-    to->halves = step % at_once ? pairs_add(to->halves, w, x) : V(maddubs_epi16)(w, x);
-    if (step % at_once == at_once - 1)
-        to->whole = halves_add(to->whole, to->halves);
-}
 
 /* Constants where it is inlined. */
 typedef struct kind {
@@ -107,19 +48,15 @@ VECTOR void tile_unit(kind k, int rows, const panel_sums *call, const int8_t *x,
                 const uint8_t *q = panel_of(call, first + v)->q + ((unit * k.unit / 4 + i) * PANEL_ROWS + (first + v) * VECTOR_ROWS % PANEL_ROWS) * 4;
                 vector w;
                 memcpy(&w, q, sizeof w);
-                add_word(k.how, &add[r * TILE_VECTORS + v], w, of_x, i);
+                add_word(k.how, &add[r * TILE_VECTORS + v], w, of_x, i, k.unit / 4);
             }
         }
     UNROLL
     for (int s = 0; s < rows * TILE_VECTORS; s++) {
         const int r = s / TILE_VECTORS, v = first + s % TILE_VECTORS;
-        reals scale, minimum;
-        memcpy(&scale, &panel_of(call, v)->scales[unit][v * VECTOR_ROWS % PANEL_ROWS], sizeof scale);
-        sum[s] += __builtin_convertvector((whole_words)add[s].whole, reals) * (scale * of[r * of_row].scale);
-        if (!k.minimum)
-            continue;
-        memcpy(&minimum, &panel_of(call, v)->minima[unit][v * VECTOR_ROWS % PANEL_ROWS], sizeof minimum);
-        sum[s] += minimum * of[r * of_row].mass;
+        const panel *p = panel_of(call, v);
+        const int row = v * VECTOR_ROWS % PANEL_ROWS;
+        sum[s] = unit_add(sum[s], k.minimum, add[s].whole, &p->scales[unit][row], &p->minima[unit][row], &of[r * of_row]);
     }
 }
 
@@ -176,20 +113,6 @@ static const struct {
     KINDS(X)
 #undef X
 };
-
-static bool has_dots(void)
-{
-#if VECTOR_ROWS == 16
-    return __builtin_cpu_supports("avx512vnni");
-#else
-    return false;
-#endif
-}
-
-static way way_for(const block_format *format)
-{
-    return has_dots() ? DOTS : format->most <= 15 ? EIGHT_WORDS : format->most <= 31 ? FOUR_WORDS : format->most <= 63 ? TWO_WORDS : ONE_WORD;
-}
 
 void panel_sums_make(const panel_sums *call)
 {
