@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUESSED_FLOTIME_PS_S 1e11
+#define GUESSED_FLOPS_S 1e11
 #define GUESSED_BYTES_S 1e10
+
 /* ---- the time of a call ---- */
 
 static bool same_op(const char *text, const char *op, size_t bytes)
@@ -20,7 +21,7 @@ static bool same_op(const char *text, const char *op, size_t bytes)
 /* Larger of two parts: arithmetic and memory. It orders calls of an op by how long they take. */
 static double effort(double flops, double bytes)
 {
-    return flops / GUESSED_FLOTIME_PS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOTIME_PS_S : bytes / GUESSED_BYTES_S;
+    return flops / GUESSED_FLOPS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOPS_S : bytes / GUESSED_BYTES_S;
 }
 
 /* The call of the same op whose effort is nearest, as a ratio. */
@@ -100,7 +101,7 @@ static uint64_t mixed(const uint64_t ps[TIME_PLACES], const uint64_t bytes[TIME_
     return sum > 0 ? (uint64_t)(weighted / sum) : ps[TIME_WARM];
 }
 
-uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing)
+share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 {
     const weir_plan *plan = d->plan;
     const plan_actor *of = &plan->actors[actor];
@@ -113,10 +114,10 @@ uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing)
             for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
                 touch(d, &plan->operands[o], worker, firing, bytes);
         const uint64_t ps = mixed(d->kernels[k].ps, bytes);
-        d->by_source[d->kernels[k].source] += ps;
-        all += ps;
+        d->by_source[d->kernels[k].source] += (double)ps;
+        all = all + ps < SHARE_MAX ? all + ps : SHARE_MAX;
     }
-    return all;
+    return (share_work){.ps = all};
 }
 
 /* ---- life ---- */

@@ -15,6 +15,7 @@
 
 #include "graph/plan/form/plan.h"
 #include "graph/time/rates.h"
+#include "graph/time/share.h"
 
 /* Where a call's time comes from. */
 typedef enum time_source { TIME_MEASURED, TIME_SCALED, TIME_GUESSED, TIME_NONE, TIME_SOURCES } time_source;
@@ -33,14 +34,14 @@ typedef struct durations {
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
     } *pieces;
     uint64_t *counts;          /* by worker: bytes that its firings touched */
-    uint64_t by_source[TIME_SOURCES]; /* ps, of all that were played */
+    double by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
 
 /* E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);
 
-/* Picoseconds that the kernels of the actor's firing number `firing` take, which begins now. */
-uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing);
+/* How long the kernels of the actor's firing number `firing` take, which begins now; at most SHARE_MAX. */
+share_work durations_firing(durations *d, uint32_t actor, uint32_t firing);
 
 #endif
