@@ -52,6 +52,11 @@ static struct kernel_time time_otherwise(const weir_plan *plan, const weir_rates
     return time;
 }
 
+static uint64_t more(uint64_t beside, uint64_t alone)
+{
+    return beside > alone ? beside - alone : 0;
+}
+
 static struct kernel_time kernel_time(const weir_plan *plan, const weir_rates *rates, uint32_t kernel, char *text)
 {
     if (plan->kernels[kernel].host != PLAN_NONE)
@@ -59,7 +64,8 @@ static struct kernel_time kernel_time(const weir_plan *plan, const weir_rates *r
     const time_call *call = time_call_text(plan, kernel, text) ? rates_find(rates, text) : NULL;
     if (!call)
         return time_otherwise(plan, rates, kernel);
-    return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]}, TIME_MEASURED};
+    return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]},
+                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), TIME_MEASURED};
 }
 
 /* ---- what was touched when ---- */
@@ -101,23 +107,38 @@ static uint64_t mixed(const uint64_t ps[TIME_PLACES], const uint64_t bytes[TIME_
     return sum > 0 ? (uint64_t)(weighted / sum) : ps[TIME_WARM];
 }
 
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a + b < SHARE_MAX ? a + b : SHARE_MAX;
+}
+
+/* The firing takes a kernel more, whose operands were in these places. */
+static void add_kernel(durations *d, const struct kernel_time *time, const uint64_t bytes[TIME_PLACES], share_work *work)
+{
+    const uint64_t ps = mixed(time->ps, bytes);
+    const double sum = (double)(bytes[TIME_WARM] + bytes[TIME_NEAR] + bytes[TIME_FAR]), far = sum > 0 ? (double)bytes[TIME_FAR] / sum : 0;
+    d->by_source[time->source] += (double)ps;
+    work->ps = sum_of(work->ps, ps);
+    work->stream_ps = sum_of(work->stream_ps, (uint64_t)(far * (double)time->stream_ps));
+    work->busy_ps = sum_of(work->busy_ps, (uint64_t)((1 - far) * (double)time->busy_ps));
+    work->bytes += bytes[TIME_FAR];
+}
+
 share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 {
     const weir_plan *plan = d->plan;
     const plan_actor *of = &plan->actors[actor];
     const uint32_t worker = d->worker[of->queue.i];
-    uint64_t all = 0;
+    share_work work = {0};
     for (uint32_t k = of->kernels.first; k < of->kernels.first + of->kernels.count; k++) {
         const plan_range *const lists[] = {&plan->kernels[k].in, &plan->kernels[k].out, &plan->kernels[k].state};
         uint64_t bytes[TIME_PLACES] = {0};
         for (int l = 0; l < 3; l++)
             for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
                 touch(d, &plan->operands[o], worker, firing, bytes);
-        const uint64_t ps = mixed(d->kernels[k].ps, bytes);
-        d->by_source[d->kernels[k].source] += (double)ps;
-        all = all + ps < SHARE_MAX ? all + ps : SHARE_MAX;
+        add_kernel(d, &d->kernels[k], bytes, &work);
     }
-    return (share_work){.ps = all};
+    return work;
 }
 
 /* ---- life ---- */

@@ -8,7 +8,8 @@
  *     less than its share of the cache of all cores                    near; also what another worker touched last
  *     more                                                             far
  *
- * Times of the three places are mixed by the bytes of the operands that are there.
+ * Times of the three places are mixed by the bytes of the operands that are there. A call takes longer beside others by as much as it did
+ * when it was measured beside them: by the part of its bytes that is far, beside streams; by the rest, beside arithmetic.
  */
 #ifndef GRAPH_TIME_DURATION_H
 #define GRAPH_TIME_DURATION_H
@@ -26,6 +27,7 @@ typedef struct durations {
     uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {
         uint64_t ps[TIME_PLACES];
+        uint64_t stream_ps, busy_ps; /* how much longer far takes beside streams, and warm beside arithmetic */
         time_source source;
     } *kernels;                /* owned, as all arrays below; by kernel */
     uint32_t *piece;           /* by tensor: its first piece of memory; one per slot */

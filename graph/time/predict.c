@@ -60,7 +60,7 @@ static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
 static weir_status deal_workers(prediction *p)
 {
     const weir_plan *plan = p->plan;
-    const uint32_t cores = p->rates->cores ? (uint32_t)p->rates->cores : 1;
+    const uint32_t cores = p->rates->cores < UINT32_MAX ? (p->rates->cores ? (uint32_t)p->rates->cores : 1) : UINT32_MAX;
     const uint32_t limit = p->opts->workers > 0 ? (uint32_t)p->opts->workers : cores;
     p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
     p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
@@ -70,7 +70,7 @@ static weir_status deal_workers(prediction *p)
     weir_status status = ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     p->hosts = plan->ranks ? host_of(p, plan->ranks - 1) + 1 : 1;
     for (uint32_t h = 0; !status && h < p->hosts; h++)
-        p->host[h] = (share_host){.cores = cores};
+        p->host[h] = (share_host){.cores = cores, .bytes_s = rates_bytes_s(p->rates, cores > 1 ? cores - 1 : 1)};
     for (uint32_t rank = 0; !status && rank < plan->ranks; rank++)
         status = deal_rank(p, rank, limit);
     return status;
@@ -78,13 +78,18 @@ static weir_status deal_workers(prediction *p)
 
 /* ---- the clock's questions ---- */
 
+static uint64_t slower(uint64_t ps, uint64_t speed)
+{
+    return (uint64_t)((unsigned __int128)ps * CHANGE_SPEED / speed);
+}
+
 static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
     share_work work = durations_firing(&p->durations, actor, firing);
     const uint64_t speed = p->changes.speed[plan_actor_space(p->plan, actor).i];
     if (speed != CHANGE_SPEED)
-        work.ps = (uint64_t)((unsigned __int128)work.ps * CHANGE_SPEED / speed);
+        work.ps = slower(work.ps, speed), work.stream_ps = slower(work.stream_ps, speed), work.busy_ps = slower(work.busy_ps, speed);
     work.ps += p->rates->same;
     return work;
 }
@@ -231,11 +236,13 @@ weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir
     text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
     status = status ? status : changes_read(&p.changes, plan, opts.set, call);
     status = status ? status : deal_workers(&p);
+    uint32_t *const worker = p.worker, *const rank_of = p.rank_of, *const on_host = p.host_of;
+    share_host *const host = p.host;
     status = status ? status : play(&p, to);
     changes_free(&p.changes);
-    free(p.worker);
-    free(p.rank_of);
-    free(p.host_of);
-    free(p.host);
+    free(worker);
+    free(rank_of);
+    free(on_host);
+    free(host);
     return status;
 }
