@@ -3,69 +3,89 @@
 
 #include "graph/base/error.h"
 #include "graph/time/call.h"
+#include "graph/time/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GUESSED_FLOPS_S 1e11
-#define GUESSED_BYTES_S 1e10
-
 /* ---- the time of a call ---- */
-
-static bool same_op(const char *text, const char *op, size_t bytes)
-{
-    return !strncmp(text, op, bytes) && text[bytes] == ' ';
-}
-
-/* Larger of two parts: arithmetic and memory. It orders calls of an op by how long they take. */
-static double effort(double flops, double bytes)
-{
-    return flops / GUESSED_FLOPS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOPS_S : bytes / GUESSED_BYTES_S;
-}
-
-/* The call of the same op whose effort is nearest, as a ratio. */
-static const time_call *nearest(const weir_rates *rates, const char *op, double wanted)
-{
-    const time_call *best = NULL;
-    double distance = INFINITY;
-    for (uint32_t i = 0; i < rates->call_count; i++) {
-        const time_call *call = &rates->calls[i];
-        const double is = effort((double)call->flops, (double)call->bytes);
-        if (!same_op(call->text, op, strlen(op)) || is <= 0 || fabs(log(is / wanted)) >= distance)
-            continue;
-        distance = fabs(log(is / wanted));
-        best = call;
-    }
-    return best;
-}
-
-static struct kernel_time time_otherwise(const weir_plan *plan, const weir_rates *rates, uint32_t kernel)
-{
-    const weir_cost cost = time_call_cost(plan, kernel);
-    const double wanted = effort(cost.flops, cost.bytes);
-    const time_call *like = wanted > 0 ? nearest(rates, plan_text(plan, plan->kernels[kernel].op), wanted) : NULL;
-    struct kernel_time time = {.source = like ? TIME_SCALED : TIME_GUESSED};
-    for (int p = 0; p < TIME_PLACES; p++)
-        time.ps[p] = like ? (uint64_t)((double)like->ps[p] * wanted / effort((double)like->flops, (double)like->bytes))
-                          : (uint64_t)(wanted * TIME_PS_S);
-    return time;
-}
 
 static uint64_t more(uint64_t beside, uint64_t alone)
 {
     return beside > alone ? beside - alone : 0;
 }
 
-static struct kernel_time kernel_time(const weir_plan *plan, const weir_rates *rates, uint32_t kernel, char *text)
+static struct kernel_time time_of(const time_call *call, time_source source)
 {
-    if (plan->kernels[kernel].host != PLAN_NONE)
-        return (struct kernel_time){.source = TIME_NONE};
-    const time_call *call = time_call_text(plan, kernel, text) ? rates_find(rates, text) : NULL;
-    if (!call)
-        return time_otherwise(plan, rates, kernel);
     return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]},
-                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), TIME_MEASURED};
+                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), source};
+}
+
+/* The larger of two parts: arithmetic and memory. */
+static uint64_t guess(const weir_cost *cost)
+{
+    const double s = fmax(cost->flops / TIME_GUESSED_FLOPS_S, cost->bytes / TIME_GUESSED_BYTES_S);
+    return s * TIME_PS_S < (double)SHARE_MAX ? (uint64_t)(s * TIME_PS_S) : SHARE_MAX;
+}
+
+static uint64_t whole(double count)
+{
+    return count < 1e18 ? (uint64_t)count : UINT64_C(1000000000000000000);
+}
+
+/* How times of calls are found: by text, each once. */
+typedef struct finding {
+    const weir_plan *plan;
+    const weir_rates *rates;
+    fits *fits;            /* owned, as what follows */
+    weir_rates *found;     /* calls that were not measured; those that are guessed have no samples */
+    char *text;
+} finding;
+
+/* NULL: no memory. */
+static const time_call *find_otherwise(finding *f, uint32_t kernel, const char *text)
+{
+    const time_call *known = rates_find(f->found, text);
+    if (known)
+        return known;
+    const weir_cost cost = time_call_cost(f->plan, kernel);
+    time_call call = {.text = (char *)text, .flops = whole(cost.flops), .bytes = whole(cost.bytes), .samples = 1};
+    if (!fits_time(f->fits, text, &call)) {
+        call.samples = 0;
+        call.ps[TIME_WARM] = call.ps[TIME_NEAR] = call.ps[TIME_FAR] = guess(&cost);
+    }
+    return rates_add(f->found, &call) ? rates_find(f->found, text) : NULL;
+}
+
+/* False: no memory. */
+static bool find_time(finding *f, uint32_t kernel, struct kernel_time *time)
+{
+    *time = (struct kernel_time){.source = TIME_NONE};
+    if (f->plan->kernels[kernel].host != PLAN_NONE)
+        return true;
+    if (!time_call_text(f->plan, kernel, f->text)) {
+        const weir_cost cost = time_call_cost(f->plan, kernel);
+        *time = time_of(&(time_call){.ps = {guess(&cost), guess(&cost), guess(&cost)}}, TIME_GUESSED);
+        return true;
+    }
+    const time_call *call = rates_find(f->rates, f->text);
+    const time_call *other = call ? NULL : find_otherwise(f, kernel, f->text);
+    if (call || other)
+        *time = call ? time_of(call, TIME_MEASURED) : time_of(other, other->samples ? TIME_SCALED : TIME_GUESSED);
+    return call || other;
+}
+
+static bool find_times(durations *d, const weir_plan *plan, const weir_rates *rates)
+{
+    finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES)};
+    bool ok = f.fits && f.found && f.text;
+    for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
+        ok = find_time(&f, k, &d->kernels[k]);
+    fits_free(f.fits);
+    weir_rates_free(f.found);
+    free(f.text);
+    return ok;
 }
 
 /* ---- what was touched when ---- */
@@ -160,15 +180,10 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
 {
     const uint64_t sharing = rates->cores ? rates->cores : 1;
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
-    char *text = malloc(TIME_CALL_BYTES);
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    const bool ok = text && d->kernels && d->piece && d->counts && number_pieces(d);
-    for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
-        d->kernels[k] = kernel_time(plan, rates, k, text);
-    free(text);
-    if (ok)
+    if (d->kernels && d->piece && d->counts && number_pieces(d) && find_times(d, plan, rates))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);

@@ -10,6 +10,7 @@
 #include "apps/weir/bench/place.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
+#include "apps/weir/bench/shapes.h"
 #include "apps/weir/bench/stored.h"
 #include "apps/weir/bench/time.h"
 #include "apps/weir/bench/peers/team.h"
@@ -31,7 +32,8 @@ static const char program[] = "weir bench";
     X(fuse, "kernels in one pass over memory")     \
     X(stored, "products of weights as they are stored") \
     X(save, "what a checkpoint of it costs")       \
-    X(time, "predicted beside measured steps")
+    X(time, "predicted beside measured steps")     \
+    X(shapes, "times of calls that were not measured")
 
 typedef struct bench {
     const char *name;
