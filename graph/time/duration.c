@@ -90,30 +90,24 @@ static bool find_times(durations *d, const weir_plan *plan, const weir_rates *ra
 
 /* ---- what was touched when ---- */
 
-static uint32_t slots_of(const weir_plan *plan, const plan_tensor *tensor)
+/* Which of its pieces the firing touches. */
+static uint32_t piece_at(const durations *d, const struct touchable *tensor, uint32_t port, uint32_t firing)
 {
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].slots : 1;
-}
-
-static uint32_t slot_at(const weir_plan *plan, const plan_tensor *tensor, uint32_t port, uint32_t firing)
-{
-    if (tensor->home != PLAN_IN_REGST)
-        return 0;
-    const plan_regst *regst = &plan->regsts[tensor->owner];
-    const uint32_t rate = port != PLAN_NONE ? plan->ports[port].hold : regst->fill;
-    return regst->slots ? firing / (rate ? rate : 1) % regst->slots : 0;
+    if (tensor->slots == 1)
+        return tensor->first;
+    const uint32_t hold = port != PLAN_NONE ? d->plan->ports[port].hold : tensor->fill;
+    return tensor->first + firing / (hold ? hold : 1) % tensor->slots;
 }
 
 /* Touches an operand, and counts its bytes where they were. */
 static void touch(durations *d, const plan_operand *operand, uint32_t worker, uint32_t firing, uint64_t at[TIME_PLACES])
 {
-    const plan_tensor *tensor = &d->plan->tensors[operand->tensor.i];
-    struct touched *piece = &d->pieces[d->piece[operand->tensor.i] + slot_at(d->plan, tensor, operand->port.i, firing)];
-    const uint64_t bytes = plan_tensor_bytes(tensor);
+    const struct touchable *tensor = &d->tensors[operand->tensor.i];
+    struct touched *piece = &d->pieces[piece_at(d, tensor, operand->port.i, firing)];
     const uint64_t since = piece->worker == PLAN_NONE ? UINT64_MAX : d->counts[piece->worker] - piece->count;
     const bool own = piece->worker == worker;
-    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += bytes;
-    d->counts[worker] += bytes;
+    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += tensor->bytes;
+    d->counts[worker] += tensor->bytes;
     *piece = (struct touched){d->counts[worker], worker};
 }
 
@@ -163,12 +157,18 @@ share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 
 /* ---- life ---- */
 
+static struct touchable touchable_of(const weir_plan *plan, const plan_tensor *tensor, uint64_t first)
+{
+    const plan_regst *regst = tensor->home == PLAN_IN_REGST ? &plan->regsts[tensor->owner] : NULL;
+    return (struct touchable){plan_tensor_bytes(tensor), (uint32_t)first, regst && regst->slots ? regst->slots : 1, regst ? regst->fill : 1};
+}
+
 static bool number_pieces(durations *d)
 {
     uint64_t count = 0;
     for (uint32_t t = 0; t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
-        d->piece[t] = (uint32_t)count;
-        count += slots_of(d->plan, &d->plan->tensors[t]);
+        d->tensors[t] = touchable_of(d->plan, &d->plan->tensors[t], count);
+        count += d->tensors[t].slots;
     }
     d->pieces = count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
     for (uint64_t i = 0; d->pieces && i < count; i++)
@@ -181,9 +181,9 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
     const uint64_t sharing = rates->cores ? rates->cores : 1;
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
-    d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);
+    d->tensors = calloc(plan->tensors_count + (size_t)1, sizeof *d->tensors);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->piece && d->counts && number_pieces(d) && find_times(d, plan, rates))
+    if (d->kernels && d->tensors && d->counts && number_pieces(d) && find_times(d, plan, rates))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
@@ -192,7 +192,7 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
 void durations_close(durations *d)
 {
     free(d->kernels);
-    free(d->piece);
+    free(d->tensors);
     free(d->pieces);
     free(d->counts);
     *d = (durations){0};

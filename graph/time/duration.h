@@ -30,7 +30,11 @@ typedef struct durations {
         uint64_t stream_ps, busy_ps; /* how much longer far takes beside streams, and warm beside arithmetic */
         time_source source;
     } *kernels;                /* owned, as all arrays below; by kernel */
-    uint32_t *piece;           /* by tensor: its first piece of memory; one per slot */
+    struct touchable {
+        uint64_t bytes;
+        uint32_t first, slots; /* its pieces of memory; one per slot */
+        uint32_t fill;         /* firings of its producer for a slot */
+    } *tensors;                /* by tensor */
     struct touched {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */

@@ -132,20 +132,28 @@ static double time_of(const time_call *call, int place)
     return call->ps[place] ? (double)call->ps[place] : 1;
 }
 
+/* What the feature adds to a time of one, of a call of the kind. */
+static double share_of(const fits *f, uint32_t call, int feature, int place)
+{
+    return f->sized[call].feature[feature] / time_of(&f->rates->calls[call], place);
+}
+
 static void fit_place(const fits *f, fitted *k, int place)
 {
-    double H[FEATURES][FEATURES] = {{0}}, g[FEATURES] = {0}, most[FEATURES] = {0}, *x = k->factor[place];
+    double H[FEATURES][FEATURES] = {{0}}, g[FEATURES] = {0}, most[FEATURES] = {0}, a[FEATURES], *x = k->factor[place];
     memset(x, 0, sizeof k->factor[place]);
     for (uint32_t c = 0; c < f->rates->call_count; c++)
         for (int i = 0; i < FEATURES && is_of(&f->sized[c], k); i++)
-            most[i] = fmax(most[i], f->sized[c].feature[i] / time_of(&f->rates->calls[c], place));
+            most[i] = fmax(most[i], share_of(f, c, i, place));
     for (uint32_t c = 0; c < f->rates->call_count; c++) {
-        const sized *s = &f->sized[c];
-        for (int i = 0; i < FEATURES && is_of(s, k); i++) {
-            const double a = most[i] > 0 ? s->feature[i] / time_of(&f->rates->calls[c], place) / most[i] : 0;
-            g[i] += a;
+        if (!is_of(&f->sized[c], k))
+            continue;
+        for (int i = 0; i < FEATURES; i++)
+            a[i] = most[i] > 0 ? share_of(f, c, i, place) / most[i] : 0;
+        for (int i = 0; i < FEATURES; i++) {
+            g[i] += a[i];
             for (int j = 0; j < FEATURES; j++)
-                H[i][j] += most[j] > 0 ? a * s->feature[j] / time_of(&f->rates->calls[c], place) / most[j] : 0;
+                H[i][j] += a[i] * a[j];
         }
     }
     descend(H, g, x);

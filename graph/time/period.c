@@ -34,7 +34,7 @@ typedef struct graph {
     int32_t *last_at;
     edge *edges;
     uint32_t edge_count, edge_room;
-    uint32_t *in;          /* by node: where its edges begin; sorted by `to` */
+    uint32_t *in;          /* by node: where its edges begin, once they are sorted by `to` */
     uint32_t *policy;      /* by node: an edge */
     double *ratio, *potential;
     uint32_t *mark;        /* by node: the walk that came to it first */
@@ -146,22 +146,24 @@ static bool add_edges(graph *g)
     return add_orders(g);
 }
 
-static int compare_edges(const void *a, const void *b)
+/* By the node that they lead to: counts them, and puts each behind those of its node. */
+static bool sort_edges(graph *g)
 {
-    const edge *x = a, *y = b;
-    return x->to < y->to ? -1 : x->to > y->to;
-}
-
-static void sort_edges(graph *g)
-{
-    uint32_t e = 0;
-    if (g->edge_count)
-        qsort(g->edges, g->edge_count, sizeof *g->edges, compare_edges);
-    for (uint32_t node = 0; node <= g->nodes; node++) {
-        while (e < g->edge_count && g->edges[e].to < node)
-            e++;
-        g->in[node] = e;
-    }
+    edge *sorted = malloc((g->edge_count + (size_t)1) * sizeof *sorted);
+    if (!sorted)
+        return false;
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        g->in[g->edges[e].to + 1]++;
+    for (uint32_t node = 0; node < g->nodes; node++)
+        g->in[node + 1] += g->in[node];
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        sorted[g->in[g->edges[e].to]++] = g->edges[e];
+    for (uint32_t node = g->nodes; node > 0; node--) /* each has moved to where the next one's begin */
+        g->in[node] = g->in[node - 1];
+    g->in[0] = 0;
+    free(g->edges);
+    g->edges = sorted;
+    return true;
 }
 
 static void set_nodes(graph *g)
@@ -176,6 +178,7 @@ static void set_nodes(graph *g)
             continue;
         const uint32_t node = node_of(g, f);
         g->ps[node] = f->end - f->begin;
+        g->potential[node] = (double)f->begin;
         g->worker[node] = f->worker;
     }
 }
@@ -260,11 +263,28 @@ static double scale_of(const graph *g)
     return sum;
 }
 
+/* Each node waited longest for one other, as it was played: that is the edge to begin with. */
+static void begin_as_played(graph *g)
+{
+    const double period = (double)g->spec->period * g->spec->unroll;
+    for (uint32_t n = 0; n < g->nodes; n++) {
+        double latest = 0;
+        g->policy[n] = PLAN_NONE;
+        for (uint32_t e = g->in[n]; e < g->in[n + 1]; e++) {
+            const edge *by = &g->edges[e];
+            const double at = g->potential[by->from] + (double)by->ps - period * by->tokens;
+            if (g->policy[n] == PLAN_NONE || at > latest) {
+                g->policy[n] = e;
+                latest = at;
+            }
+        }
+    }
+}
+
 static void iterate(graph *g)
 {
     const double least = EPSILON * scale_of(g);
-    for (uint32_t n = 0; n < g->nodes; n++)
-        g->policy[n] = g->in[n] < g->in[n + 1] ? g->in[n] : PLAN_NONE;
+    begin_as_played(g);
     for (int round = 0; round < ROUNDS_MAX; round++) {
         evaluate(g);
         if (!improve(g, false, least) && !improve(g, true, least))
@@ -348,10 +368,9 @@ weir_status period_find(const period_spec *spec, period_result *result)
     weir_status status = graph_new(&g) ? WEIR_OK : WEIR_E_MEMORY;
     if (!status) {
         set_nodes(&g);
-        status = add_edges(&g) ? WEIR_OK : WEIR_E_MEMORY;
+        status = add_edges(&g) && sort_edges(&g) ? WEIR_OK : WEIR_E_MEMORY;
     }
     if (!status) {
-        sort_edges(&g);
         iterate(&g);
         status = conclude(&g, result);
     }
