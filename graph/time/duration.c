@@ -80,8 +80,10 @@ static bool find_times(durations *d, const weir_plan *plan, const weir_rates *ra
 {
     finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES)};
     bool ok = f.fits && f.found && f.text;
-    for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
+    for (uint32_t k = 0; ok && k < plan->kernels_count; k++) {
         ok = find_time(&f, k, &d->kernels[k]);
+        d->beside |= d->kernels[k].stream_ps || d->kernels[k].busy_ps;
+    }
     fits_free(f.fits);
     weir_rates_free(f.found);
     free(f.text);

@@ -39,6 +39,7 @@ typedef struct durations {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
     } *pieces;
+    bool beside;               /* some call takes longer beside others */
     uint64_t *counts;          /* by worker: bytes that its firings touched */
     double by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;

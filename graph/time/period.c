@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 1000 };
+enum { ROUNDS_MAX = 1000, WORK_MAX = 100000000 /* edges that are looked at: a second or two; any cycle is a bound */ };
 #define EPSILON 1e-9
 
 typedef struct edge {
@@ -232,26 +232,32 @@ static void evaluate(graph *g)
     }
 }
 
-/* Whether edge e promises the node more than its own: a larger ratio, or (`longer`) the same and a longer way. */
-static bool promises_more(const graph *g, uint32_t node, uint32_t e, bool longer, double least)
+/* The edge that promises the node most: the largest ratio, or (`longer`) of those with its own ratio the longest way. */
+static uint32_t most_promising(const graph *g, uint32_t node, bool longer, double least)
 {
-    const edge *by = &g->edges[e];
-    const double ratio = g->ratio[by->from];
-    if (!longer)
-        return ratio > g->ratio[node] + least;
-    return ratio >= g->ratio[node] - least && g->potential[by->from] + (double)by->ps - ratio * by->tokens > g->potential[node] + least;
+    double most = longer ? g->potential[node] : g->ratio[node];
+    uint32_t best = g->policy[node];
+    for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++) {
+        const edge *by = &g->edges[e];
+        const double ratio = g->ratio[by->from], promised = longer ? g->potential[by->from] + (double)by->ps - ratio * by->tokens : ratio;
+        if (promised <= most + least || (longer && ratio < g->ratio[node] - least))
+            continue;
+        most = promised;
+        best = e;
+    }
+    return best;
 }
 
 static bool improve(graph *g, bool longer, double least)
 {
     bool better = false;
-    for (uint32_t node = 0; node < g->nodes; node++)
-        for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++)
-            if (promises_more(g, node, e, longer, least)) {
-                g->policy[node] = e;
-                better = true;
-                break;
-            }
+    for (uint32_t node = 0; node < g->nodes; node++) {
+        const uint32_t e = most_promising(g, node, longer, least);
+        better |= e != g->policy[node];
+        g->policy[node] = e;
+        if (!longer && e != PLAN_NONE)
+            g->ratio[node] = g->ratio[g->edges[e].from]; /* those behind it in this round see it already */
+    }
     return better;
 }
 
@@ -281,15 +287,29 @@ static void begin_as_played(graph *g)
     }
 }
 
+static double largest_ratio(const graph *g)
+{
+    double most = 0;
+    for (uint32_t n = 0; n < g->nodes; n++)
+        most = g->ratio[n] > most ? g->ratio[n] : most;
+    return most;
+}
+
+/* No cycle takes longer than the period as it was played, since all its edges held then: one that takes as long is the answer. */
 static void iterate(graph *g)
 {
     const double least = EPSILON * scale_of(g);
+    const double played = (double)g->spec->period * g->spec->unroll;
+    const uint64_t rounds = WORK_MAX / (g->edge_count + (uint64_t)1) + 1;
     begin_as_played(g);
-    for (int round = 0; round < ROUNDS_MAX; round++) {
+    for (uint64_t round = 0; round < ROUNDS_MAX && round < rounds; round++) {
         evaluate(g);
+        if (played > 0 && largest_ratio(g) >= played * (1 - EPSILON))
+            return;
         if (!improve(g, false, least) && !improve(g, true, least))
             return;
     }
+    evaluate(g);
 }
 
 /* ---- the answer ---- */

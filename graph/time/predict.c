@@ -182,6 +182,19 @@ static weir_status explain(const prediction *p, const clock_result *played, weir
     return status;
 }
 
+/* Workers that have a core each, and calls that others do not slow, need no host: the clock is faster without. */
+static void leave_hosts(prediction *p)
+{
+    uint32_t *count = calloc(p->hosts + (size_t)1, sizeof *count);
+    for (uint32_t w = 0; count && w < p->workers; w++)
+        if (p->host_of[w] != PLAN_NONE)
+            count[p->host_of[w]]++;
+    for (uint32_t w = 0; count && w < p->workers && !p->durations.beside; w++)
+        if (p->host_of[w] != PLAN_NONE && count[p->host_of[w]] <= p->host[p->host_of[w]].cores)
+            p->host_of[w] = PLAN_NONE;
+    free(count);
+}
+
 static weir_status play(prediction *p, weir_prediction *to)
 {
     clock_result played = {0};
@@ -189,6 +202,8 @@ static weir_status play(prediction *p, weir_prediction *to)
                              .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
     status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    if (!status)
+        leave_hosts(p);
     status = status ? status : clock_play(&spec, &played);
     if (!status && p->failed)
         status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
