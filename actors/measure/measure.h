@@ -1,7 +1,8 @@
 /* actors/measure/measure.h: the parts of weir_measure(): calls of kernels, messages, and whether the machine is quiet enough.
  *
  * All of it runs on the calling thread, but for messages, which a session with two workers passes, and threads that keep the other
- * cores busy meanwhile (beside.c). Times are of the monotonic clock; a sample in which the system let the thread wait for its core does not count (/proc/thread-self/schedstat).
+ * cores busy meanwhile (beside.c). Times are of the monotonic clock; a sample in which the system let the thread wait for its core does
+ * not count (/proc/thread-self/schedstat).
  */
 #ifndef ACTORS_MEASURE_MEASURE_H
 #define ACTORS_MEASURE_MEASURE_H

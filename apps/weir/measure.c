@@ -46,7 +46,8 @@ int command_measure(int argc, char **argv)
     const options_entry table[] = {
         {"PLAN", OPTIONS_LIST, &paths, .file = OPTIONS_READS, .several = true, .help = "saved plans"},
         {"-o", OPTIONS_TEXT, &to, .value = "RATES", .file = OPTIONS_WRITES, .help = "the file to write"},
-        {"--grid", OPTIONS_FLAG, &grid, .help = "measure also calls of 24 blocks of transformers, to predict other shapes from; about half a minute"},
+        {"--grid", OPTIONS_FLAG, &grid,
+         .help = "measure also calls of 24 blocks of transformers, to predict other shapes from; about half a minute"},
         {"--noisy", OPTIONS_FLAG, &noisy, .help = "measure although other programs disturb the machine; the file says so"},
         COMMAND_OPS_OPTION(objects),
         {.name = NULL},

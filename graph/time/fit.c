@@ -74,7 +74,7 @@ static void add_operand(sized *s, const operand *o, uint32_t number)
     }
 }
 
-/* Of "OP a=HASH f32:2x3,f32:3>f32:2x3;f32:3+". A text of another form is of a kind of its own. */
+/* The text is as "OP a=HASH f32:2x3,f32:3>f32:2x3;f32:3+". One of another form is of a kind of its own. */
 static void size_call(sized *s, const char *text, double flops, double bytes)
 {
     const char *at = strchr(text, ' ');
@@ -132,7 +132,7 @@ static double time_of(const time_call *call, int place)
     return call->ps[place] ? (double)call->ps[place] : 1;
 }
 
-/* What the feature adds to a time of one, of a call of the kind. */
+/* A feature of a call for each picosecond that the call takes. */
 static double share_of(const fits *f, uint32_t call, int feature, int place)
 {
     return f->sized[call].feature[feature] / time_of(&f->rates->calls[call], place);

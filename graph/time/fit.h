@@ -8,7 +8,7 @@
  * Then the call's own T is corrected by how far the measured calls nearest in size are from theirs: a mean of logarithms, weighted by the
  * inverse square of the distance, which is between the logarithms of operations and of the elements of each operand. A call beyond the
  * smallest or largest measured one by more than a factor of two gets the sum alone. If no call of its kind was measured, all of its op
- * are of one kind. Of fewer than three calls the nearest are scaled by guessed rates.
+ * are of one kind. With fewer than three calls there is no fit: guessed rates take its place, and the nearest calls correct them.
  *
  * Times are not made monotone in sizes, as kernels are not: a row of 40 numbers takes longer than one of 48.
  */

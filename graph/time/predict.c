@@ -168,8 +168,9 @@ static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_
 /* Why a step takes so long: of the steady state, which only a second step shows. */
 static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
 {
-    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
-                              .period = played->period, .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count,
+                              .steps = played->steps, .unroll = played->repeat ? played->repeat : 1, .period = played->period,
+                              .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
     period_result period;
     if (played->steps < 2 * spec.unroll)
         return WEIR_OK;

@@ -1,7 +1,7 @@
 /* graph/time/rates.h: how long things take on a machine, as `weir measure` found it, and the text file of it.
  *
  *     weir rates 1
- *     call warm=1930000000 near=1960000000 far=2010000000 band=2300000000 core=1930000000 flops=805306368 bytes=2359296 n=9 matmul a=... f32:512x192,...
+ *     call warm=1930000000 near=1960000000 far=2010000000 band=2300000000 core=1930000000 flops=805306368 bytes=2359296 n=9 matmul a=...
  *     caches l2=1048576 l3=33554432
  *     hand same=12000 worker=230000 process=410000
  *     machine cores=2 level=native-v4

@@ -35,7 +35,8 @@ typedef struct weir_measure_opts {
  * program's own functions, of ops that are not registered and of accelerators are not measured.
  *
  * The calling thread computes, and one on each other core meanwhile; measure with nothing else running, best at real-time
- * priority (chrt -f 50). The caller owns the result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it says by how much); E_MEMORY. */
+ * priority (chrt -f 50). The caller owns the result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it
+ * says by how much); E_MEMORY. */
 #define weir_measure(plans, count, ...) weir_measure_at(plans, count, WEIR_OPTS(weir_measure_opts, __VA_ARGS__))
 weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir_measure_opts *opts);
 

@@ -54,8 +54,8 @@ static const char about[] =
     "place FILE packs the blocks of a CSV file, id,lower,upper,size (alive on [lower, upper)), as a compilation packs\n"
     "memory, and prints the height that it reached and a lower bound.\n\n"
     "scale compiles a small GPT for 8 to 1,024 devices, data parallel, and one of 64 layers for 16 x 8 x 8, and prints\n"
-    "the seconds of each compilation, the bytes of the plan's file and its ports; with --layers, --dp, --tp or --pp a\n"
-    "plan of that size alone.\n\n"
+    "the seconds of each compilation and of a prediction of its step, how many firings that played, the bytes of the\n"
+    "plan's file and its ports; with --layers, --dp, --tp or --pp a plan of that size alone.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
     "\n  raw_handoff_ns  a word there and back between two threads\n"

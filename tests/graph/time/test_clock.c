@@ -100,7 +100,8 @@ static double cycle(made *m, const clock_result *played)
 {
     period_result result;
     const period_spec spec = {.plan = m->plan, .firings = m->firings, .count = m->count, .steps = played->steps,
-                              .unroll = played->repeat ? played->repeat : 1, .period = played->period * (m->key % 3 > 0), .workers = m->workers, .ctx = m, .message = message_alone, .slots = m->slots};
+                              .unroll = played->repeat ? played->repeat : 1, .period = played->period * (m->key % 3 > 0), /* 0: not known */
+                              .workers = m->workers, .ctx = m, .message = message_alone, .slots = m->slots};
     cr_assert_eq(period_find(&spec, &result), WEIR_OK, "%s", weir_error());
     cr_assert_gt(result.count, 0);
     uint64_t around = 0;

@@ -106,7 +106,8 @@ Test(fit, calls_of_other_operands_count_if_there_are_no_better_ones_and_those_of
 
 Test(fit, any_text_and_any_numbers_have_an_answer, .timeout = 30)
 {
-    static const char *const texts[] = {"", "x", "x ", "x a=1", "x a=1 ", "x a=1 :", "x a=1 f32:", "x a=1 f32:x", "x a=1 f32:0x0>f32:0", "x a=1 >>>;;;+++",
+    static const char *const texts[] = {"", "x", "x ", "x a=1", "x a=1 ", "x a=1 :", "x a=1 f32:", "x a=1 f32:x", "x a=1 f32:0x0>f32:0",
+                                        "x a=1 >>>;;;+++",
                                         "x a=1 f32:99999999999999999999999999x99999999999999999999999999x99999999999x9999999999>f32:7"};
     enum { TEXTS = sizeof texts / sizeof *texts };
     weir_rates *r = rates_new();

@@ -219,7 +219,8 @@ Test(rates, numbers_at_their_limits_are_answered, .timeout = 60)
     for (int a = 0; a < 2; a++)
         for (int b = 0; b < 2; b++) {
             for (uint32_t i = 0; i < rates->call_count; i++)
-                rates->calls[i] = (time_call){rates->calls[i].text, {limits[a], limits[a], limits[a]}, limits[b], limits[b], limits[b], limits[a], 1};
+                rates->calls[i] = (time_call){rates->calls[i].text, {limits[a], limits[a], limits[a]}, limits[b], limits[b], limits[b],
+                                               limits[a], 1};
             rates->cores = rates->l2 = rates->l3 = rates->same = rates->worker = rates->process = limits[b];
             for (uint32_t t = 0; t < rates->threads_count; t++)
                 rates->threads[t] = (rates_threads){limits[b], limits[a], limits[b]};
