@@ -165,7 +165,7 @@ static bool sample(const sampler *s, measured *m, time_place place, int times, u
     memcpy(m->block, m->image, m->bytes);
     if (place == TIME_WARM && m->call(&m->args))
         return false;
-    sampler_push_out(s, place);
+    sampler_push_out(s, place, m->block, m->bytes);
     const uint64_t waited = sampler_waited(s);
     const int64_t start = park_now_ns();
     for (int i = 0; i < times; i++)
@@ -177,7 +177,7 @@ static bool sample(const sampler *s, measured *m, time_place place, int times, u
 }
 
 /* The median of some samples; those that were disturbed count only if there are no others. */
-static bool measure_place(const sampler *s, measured *m, time_place place, time_call *to)
+static bool measure_place(const sampler *s, measured *m, time_place place, uint64_t *ps, uint64_t *samples)
 {
     uint64_t good[SAMPLES], one = 0;
     int count = 0, tries = 0;
@@ -189,20 +189,44 @@ static bool measure_place(const sampler *s, measured *m, time_place place, time_
     const int wanted = ns * SAMPLES > SAMPLE_NS ? 3 : SAMPLES;
     while (count < wanted && tries++ < 2 * SAMPLES)
         count += sample(s, m, place, times, &good[count]);
-    to->ps[place] = count ? sampler_median(good, count) : one;
-    to->samples += (uint64_t)count;
+    *ps = count ? sampler_median(good, count) : one;
+    *samples += (uint64_t)count;
     return true;
 }
 
-bool measure_call(const sampler *s, const weir_plan *plan, uint32_t kernel, time_call *to)
+/* Differences that small are noise. */
+static uint64_t above_noise(uint64_t with_others, uint64_t alone)
+{
+    return with_others > alone + alone / 25 ? with_others : alone;
+}
+
+static bool measure_beside_others(const sampler *s, const measure_beside *by, measured *m, time_call *to)
+{
+    bool ok = true;
+    if (by->stream) {
+        beside_set(by->beside, BESIDE_STREAM, UINT32_MAX);
+        ok = measure_place(s, m, TIME_FAR, &to->band, &to->samples);
+    }
+    if (ok && by->arithmetic) {
+        beside_set(by->beside, BESIDE_ARITHMETIC, UINT32_MAX);
+        ok = measure_place(s, m, TIME_WARM, &to->core, &to->samples);
+    }
+    beside_set(by->beside, BESIDE_NOBODY, 0);
+    to->band = above_noise(to->band, to->ps[TIME_FAR]);
+    to->core = above_noise(to->core, to->ps[TIME_WARM]);
+    return ok;
+}
+
+bool measure_call(const sampler *s, const measure_beside *by, const weir_plan *plan, uint32_t kernel, time_call *to)
 {
     measured *m = malloc(sizeof *m);
     bool ok = m && measured_open(m, plan, kernel);
     for (int p = 0; ok && p < TIME_PLACES; p++)
-        ok = measure_place(s, m, (time_place)p, to);
+        ok = measure_place(s, m, (time_place)p, &to->ps[p], &to->samples);
     /* disturbances may turn the order round */
     for (int p = 1; ok && p < TIME_PLACES; p++)
         to->ps[p] = to->ps[p] > to->ps[p - 1] ? to->ps[p] : to->ps[p - 1];
+    ok = ok && measure_beside_others(s, by, m, to);
     if (m)
         measured_close(m);
     free(m);

@@ -25,6 +25,7 @@ typedef struct measuring {
     wanted *list;          /* owned */
     uint32_t count, room;
     sampler sampler;
+    measure_beside by;     /* its threads are owned */
 } measuring;
 
 /* ---- which calls ---- */
@@ -82,6 +83,39 @@ static void unite_calls(measuring *m)
 
 /* ---- the machine ---- */
 
+static void measure_threads(measuring *m, uint32_t threads)
+{
+    rates_threads *to = &m->rates->threads[m->rates->threads_count++];
+    *to = (rates_threads){threads, beside_rate(m->by.beside, &m->sampler, BESIDE_STREAM, threads),
+                          beside_rate(m->by.beside, &m->sampler, BESIDE_ARITHMETIC, threads)};
+}
+
+/* Whether a core does less of something while all others do it, too, and by more than noise. */
+static bool slows(uint64_t one, uint64_t all, uint64_t cores)
+{
+    return all && all / cores < one - one / 25;
+}
+
+/* Memory and arithmetic of one thread, of all cores but one, and of all. Where all get as much as one, calls are not measured beside
+ * others. */
+static weir_status measure_neighbours(measuring *m)
+{
+    const uint32_t cores = (uint32_t)m->rates->cores;
+    m->by.beside = beside_new(&m->sampler);
+    if (!m->by.beside)
+        return error_set(WEIR_E_MEMORY, "no memory for %u threads", cores);
+    m->rates->threads_count = 0;
+    measure_threads(m, 1);
+    if (cores > 2)
+        measure_threads(m, cores - 1);
+    if (cores > 1)
+        measure_threads(m, cores);
+    const rates_threads *one = &m->rates->threads[0], *all = &m->rates->threads[m->rates->threads_count - 1];
+    m->by.stream = slows(one->bytes_s, all->bytes_s, cores);
+    m->by.arithmetic = slows(one->flops_s, all->flops_s, cores);
+    return WEIR_OK;
+}
+
 static weir_status measure_machine(measuring *m)
 {
     const char *level;
@@ -93,7 +127,8 @@ static weir_status measure_machine(measuring *m)
     r->l3 = m->sampler.l3;
     r->cores = (uint64_t)cores_count();
     strncpy(r->level, level, sizeof r->level - 1);
-    return measure_hand(r);
+    status = measure_neighbours(m);
+    return status ? status : measure_hand(r);
 }
 
 static weir_status check_noise(measuring *m)
@@ -115,7 +150,7 @@ static weir_status measure_calls(measuring *m)
     for (uint32_t i = 0; i < m->count; i++) {
         const weir_cost cost = time_call_cost(m->list[i].plan, m->list[i].kernel);
         time_call call = {.text = m->list[i].text, .flops = (uint64_t)cost.flops, .bytes = (uint64_t)cost.bytes};
-        if (measure_call(&m->sampler, m->list[i].plan, m->list[i].kernel, &call) && !rates_add(m->rates, &call))
+        if (measure_call(&m->sampler, &m->by, m->list[i].plan, m->list[i].kernel, &call) && !rates_add(m->rates, &call))
             return error_set(WEIR_E_MEMORY, "no memory for the rates of %u calls", m->count);
         if (m->opts.progress)
             m->opts.progress(m->opts.ctx, (int)i + 1, (int)m->count);
@@ -150,6 +185,7 @@ weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir
     for (uint32_t i = 0; i < m.count; i++)
         free(m.list[i].text);
     free(m.list);
+    beside_free(m.by.beside);
     sampler_close(&m.sampler);
     if (status && m.rates != m.opts.add_to)
         weir_rates_free(m.rates);

@@ -1,7 +1,8 @@
 /* actors/measure/measure.h: the parts of weir_measure(): calls of kernels, messages, and whether the machine is quiet enough.
  *
- * All of it runs on the calling thread, but for messages, which a session with two workers passes. Times are of the monotonic
- * clock; a sample in which the system let the thread wait for its core does not count (/proc/thread-self/schedstat).
+ * All of it runs on the calling thread, but for messages, which a session with two workers passes, and threads that keep the other
+ * cores busy meanwhile (beside.c). Times are of the monotonic clock; a sample in which the system let the thread wait for its core does
+ * not count (/proc/thread-self/schedstat).
  */
 #ifndef ACTORS_MEASURE_MEASURE_H
 #define ACTORS_MEASURE_MEASURE_H
@@ -15,7 +16,8 @@ struct weir_plan;
 enum { SAMPLES = 9 };
 
 typedef struct sampler {
-    char *stream;          /* owned: memory that is larger than all caches */
+    char *stream;          /* owned: memory that is larger than all caches, a part for each core; this thread's is the first */
+    uint64_t part_bytes, parts;
     uint64_t l2, l3;       /* bytes of the caches: of a core, of all of them */
     int schedstat;         /* a file, or -1: nobody knows how long the thread waited */
 } sampler;
@@ -24,8 +26,8 @@ typedef struct sampler {
 weir_status sampler_open(sampler *s);
 void sampler_close(sampler *s);
 
-/* Pushes what the caches hold out of them: nothing, out of the core's own, out of all. */
-void sampler_push_out(const sampler *s, time_place place);
+/* Pushes what the caches hold out of them: nothing, out of the core's own; or these bytes out of all. */
+void sampler_push_out(const sampler *s, time_place place, const void *bytes, uint64_t count);
 
 /* Nanoseconds that this thread waited for a core so far; 0 where nobody knows. */
 uint64_t sampler_waited(const sampler *s);
@@ -36,11 +38,32 @@ uint64_t sampler_median(uint64_t *values, int count);
 /* How much a fixed piece of work is disturbed: thousandths of its 10th percentile. */
 void sampler_noise(uint64_t *p50, uint64_t *p90);
 
+/* ---- neighbours (beside.c) ---- */
+
+typedef enum beside_kind { BESIDE_NOBODY, BESIDE_STREAM, BESIDE_ARITHMETIC } beside_kind;
+typedef struct beside beside;
+
+/* Threads for all other cores; they sleep. NULL: no memory. The sampler is borrowed. */
+beside *beside_new(const sampler *s);
+void beside_free(beside *b); /* also NULL */
+
+/* So many of them work from now on. Returns when they do. */
+void beside_set(beside *b, beside_kind kind, uint32_t threads);
+
+/* Bytes, or products and sums, a second of so many threads together, this one among them. 0: it was disturbed all the time. */
+uint64_t beside_rate(beside *b, const sampler *s, beside_kind kind, uint32_t threads);
+
 /* ---- calls (call.c) ---- */
+
+/* The neighbours beside which calls are measured. */
+typedef struct measure_beside {
+    beside *beside;        /* borrowed */
+    bool stream, arithmetic; /* whether such neighbours slow anything on this machine */
+} measure_beside;
 
 /* Measures a kernel's call, whose text is given. False: it cannot be called with made-up values, or there is no memory; it is left
  * out then. */
-bool measure_call(const sampler *s, const weir_plan *plan, uint32_t kernel, time_call *to);
+bool measure_call(const sampler *s, const measure_beside *by, const weir_plan *plan, uint32_t kernel, time_call *to);
 
 /* ---- messages (hand.c) ---- */
 

@@ -2,9 +2,11 @@
 #include "actors/measure/measure.h"
 
 #include "graph/base/error.h"
+#include "transport/mail/cores.h"
 #include "transport/mail/park.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,9 @@
 #define L2_DEFAULT (UINT64_C(1) << 20)
 #define L3_DEFAULT (UINT64_C(32) << 20)
 #define LINE_BYTES 64
+#define PART_BYTES (UINT64_C(1) << 16)
+#define PAGES UINT64_C(8192)       /* more than a core keeps translations of, */
+#define PAGE_STRIDE UINT64_C(4160) /* each one line further in its page: they are not all in one set of a cache */
 
 /* A line of a cache's description; sysconf() is wrong on some virtual machines. False: there is none. */
 static bool cache_says(int index, const char *what, char *text, size_t room)
@@ -41,12 +46,15 @@ weir_status sampler_open(sampler *s)
 {
     *s = (sampler){.l2 = cache_bytes('2', L2_DEFAULT), .l3 = cache_bytes('3', L3_DEFAULT)};
     s->schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    s->stream = malloc(2 * s->l3);
+    s->parts = (uint64_t)cores_count();
+    const uint64_t part = 2 * s->l3 / s->parts, least = 4 * s->l2;
+    s->part_bytes = ((part > least ? part : least) + PART_BYTES - 1) / PART_BYTES * PART_BYTES;
+    s->stream = malloc(s->part_bytes * s->parts);
     if (!s->stream) {
         sampler_close(s);
         return error_set(WEIR_E_MEMORY, "no memory for twice the caches' size");
     }
-    memset(s->stream, 1, 2 * s->l3);
+    memset(s->stream, 1, s->part_bytes * s->parts);
     return WEIR_OK;
 }
 
@@ -58,11 +66,32 @@ void sampler_close(sampler *s)
     *s = (sampler){.schedstat = -1};
 }
 
-void sampler_push_out(const sampler *s, time_place place)
+static void stream_through(const sampler *s, uint64_t bytes, uint64_t stride)
 {
-    const uint64_t bytes = place == TIME_WARM ? 0 : place == TIME_NEAR ? 2 * s->l2 : 2 * s->l3;
-    for (uint64_t i = 0; i < bytes; i += LINE_BYTES)
+    for (uint64_t i = 0; i < bytes && i < s->part_bytes; i += stride)
         ((volatile char *)s->stream)[i]++;
+}
+
+static void flush_line(const char *line)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_clflush(line);
+#elif defined(__aarch64__)
+    __asm__ volatile("dc civac, %0" ::"r"(line) : "memory");
+#endif
+    (void)line;
+}
+
+/* Bytes that are far are also on pages that the core keeps no translation of. */
+void sampler_push_out(const sampler *s, time_place place, const void *bytes, uint64_t count)
+{
+    if (place == TIME_WARM)
+        return;
+    for (uint64_t i = 0; place == TIME_FAR && i < count; i += LINE_BYTES)
+        flush_line((const char *)bytes + i);
+    atomic_thread_fence(memory_order_seq_cst);
+    stream_through(s, place == TIME_FAR ? PAGES * PAGE_STRIDE : 0, PAGE_STRIDE);
+    stream_through(s, 2 * s->l2, LINE_BYTES);
 }
 
 uint64_t sampler_waited(const sampler *s)

@@ -23,13 +23,38 @@ static uint64_t add_places(uint64_t hash, const weir_plan *plan, const plan_rang
     return hash;
 }
 
+/* A plan has many kernels, and printf() takes longer than all else here. */
+static void add_bytes(struct text *text, const char *bytes, size_t count)
+{
+    text->cut |= count >= text->room - text->used;
+    if (text->cut)
+        return;
+    memcpy(text->bytes + text->used, bytes, count);
+    text->used += count;
+    text->bytes[text->used] = '\0';
+}
+
+static void add_dimension(struct text *text, int64_t dim)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    for (uint64_t left = (uint64_t)dim; at == sizeof digits || left; left /= 10)
+        digits[--at] = (char)('0' + left % 10);
+    add_bytes(text, digits + at, sizeof digits - at);
+}
+
 static void add_types(struct text *text, const weir_plan *plan, const plan_range *operands)
 {
     for (uint32_t o = operands->first; o < operands->first + operands->count; o++) {
         const plan_tensor *tensor = operand(plan, o);
-        text_add(text, "%s%s:", o == operands->first ? "" : ",", weir_dtype_name((weir_dtype)tensor->dtype));
-        for (uint32_t d = 0; d < tensor->rank; d++)
-            text_add(text, "%s%" PRId64, d ? "x" : "", tensor->shape[d]);
+        const char *dtype = weir_dtype_name((weir_dtype)tensor->dtype);
+        add_bytes(text, ",", o > operands->first);
+        add_bytes(text, dtype, strlen(dtype));
+        add_bytes(text, ":", 1);
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            add_bytes(text, "x", d > 0);
+            add_dimension(text, tensor->shape[d]);
+        }
     }
 }
 
@@ -48,11 +73,11 @@ bool time_call_text(const weir_plan *plan, uint32_t kernel, char *bytes)
     }
     text_add(&text, "%s a=%016" PRIx64 " ", name, hash);
     add_types(&text, plan, &of->in);
-    text_add(&text, ">");
+    add_bytes(&text, ">", 1);
     add_types(&text, plan, &of->out);
-    text_add(&text, of->state.count ? ";" : "");
+    add_bytes(&text, ";", of->state.count > 0);
     add_types(&text, plan, &of->state);
-    text_add(&text, of->accumulate ? "+" : "");
+    add_bytes(&text, "+", of->accumulate != 0);
     return !text.cut;
 }
 

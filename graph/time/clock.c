@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum event_kind { EVENT_END, EVENT_READY, EVENT_FREE }; /* of an actor; of a port */
+enum event_kind { EVENT_END, EVENT_SHARED, EVENT_READY, EVENT_FREE }; /* of an actor; of a host's first to end; of a port */
 
 typedef struct played {
     game game;             /* first: what the game hands out is this */
@@ -26,6 +26,12 @@ typedef struct played {
     uint64_t *began;       /* per actor: when it began to fire */
     uint32_t *begun;       /* per actor: its firings that began */
     bool *busy;            /* per worker */
+    share *shares;         /* per host */
+    shared *shared;        /* room for a firing of each worker */
+    uint64_t *due;         /* per host: the number of its event; earlier ones are void */
+    uint32_t *changed;     /* hosts where a firing has begun or ended now */
+    uint32_t changed_count;
+    bool *is_changed;      /* per host */
     uint32_t *stirred;     /* workers with something new: one has become idle, or somebody waits for it */
     uint32_t stirred_count;
     bool *is_stirred;      /* per worker */
@@ -34,7 +40,8 @@ typedef struct played {
     uint64_t *place;       /* per actor: of the firing that it began last */
     uint64_t order[CLOCK_STEPS]; /* the sum of a step, */
     uint64_t advance;      /* and what it is more than that of the step before */
-    uint64_t ends[CLOCK_STEPS], step_firings; /* of a step: the sum of all ends of its firings; how many it has */
+    unsigned __int128 ends[CLOCK_STEPS]; /* of a step: the sum of all ends of its firings, */
+    uint64_t step_firings; /* and how many it has */
     bool over;             /* steps repeat, or it has lasted long enough */
     bool failed;           /* no memory */
 } played;
@@ -54,16 +61,37 @@ static uint32_t worker_of(const played *x, uint32_t actor)
     return x->spec->plan->queues[queue].kind == PLAN_OUTSIDE ? PLAN_NONE : x->spec->worker[queue];
 }
 
+/* A firing begins on the host, or ends: those beside it are settled first. */
+static share *change_share(played *x, uint32_t host)
+{
+    if (!x->is_changed[host]) {
+        share_settle(&x->shares[host], x->now);
+        x->changed[x->changed_count++] = host;
+    }
+    x->is_changed[host] = true;
+    return &x->shares[host];
+}
+
+static void begin_on(played *x, uint32_t actor, uint32_t worker)
+{
+    const share_work work = x->spec->duration(x->spec->ctx, actor, x->begun[actor]);
+    const uint32_t host = x->spec->hosts ? x->spec->host_of[worker] : PLAN_NONE;
+    x->busy[worker] = true;
+    x->place[actor] = x->places[worker]++;
+    if (host == PLAN_NONE)
+        add_event(x, x->now + (work.ps < SHARE_MAX ? work.ps : SHARE_MAX), EVENT_END, actor);
+    else
+        share_begin(change_share(x, host), actor, work);
+}
+
 static void begin(played *x, uint32_t actor, uint32_t worker)
 {
-    const uint32_t firing = x->begun[actor]++;
-    const uint64_t duration = worker == PLAN_NONE ? 0 : x->spec->duration(x->spec->ctx, actor, firing);
     x->began[actor] = x->now;
-    if (worker != PLAN_NONE) {
-        x->busy[worker] = true;
-        x->place[actor] = x->places[worker]++;
-    }
-    add_event(x, x->now + duration, EVENT_END, actor);
+    if (worker == PLAN_NONE)
+        add_event(x, x->now, EVENT_END, actor);
+    else
+        begin_on(x, actor, worker);
+    x->begun[actor]++;
 }
 
 static void stir(played *x, uint32_t worker)
@@ -113,8 +141,10 @@ static void tell(game *g, uint32_t port, bool freed)
     const uint32_t reader = worker_of(x, of->actor.i), producer = worker_of(x, x->spec->plan->regsts[of->regst.i].producer.i);
     if (reader == producer)
         game_told(g, port, freed);
-    else
-        add_event(x, x->now + x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
+    else {
+        const uint64_t takes = x->spec->message(x->spec->ctx, port, freed, x->now);
+        add_event(x, x->now + (takes < SHARE_MAX ? takes : SHARE_MAX), freed ? EVENT_FREE : EVENT_READY, port);
+    }
 }
 
 /* ---- steps ---- */
@@ -133,16 +163,17 @@ static bool alike(uint64_t a, uint64_t b)
 }
 
 /* By how much the firings of a step end before it, all together: this grows as long as some still run further ahead from step to step. */
-static uint64_t ahead(const played *x, uint32_t step)
+static unsigned __int128 ahead(const played *x, uint32_t step)
 {
-    return x->step_firings * x->result->end[step] - x->ends[step];
+    return (unsigned __int128)x->step_firings * x->result->end[step] - x->ends[step];
 }
 
 static bool step_repeats(const played *x, uint32_t s, uint32_t n)
 {
-    const uint64_t now = ahead(x, s), before = ahead(x, s - n), one = length(x->result, s);
+    const unsigned __int128 now = ahead(x, s), before = ahead(x, s - n);
+    const uint64_t one = length(x->result, s);
     return alike(one, length(x->result, s - n)) && x->order[s] - x->order[s - n] == n * x->advance &&
-           (now > before ? now - before : before - now) <= one / MILLION * x->step_firings;
+           (now > before ? now - before : before - now) <= (unsigned __int128)(one / MILLION) * x->step_firings;
 }
 
 /* How many steps repeat: the last ones are as those before them, and those as the ones before these. 0: none. */
@@ -200,22 +231,48 @@ static void end(played *x, uint32_t actor)
         count_end(x, x->spec->plan->members[m].i);
 }
 
+static void end_shared(played *x, uint32_t host)
+{
+    share *of = change_share(x, host);
+    for (uint32_t actor; share_end(of, &actor);)
+        end(x, actor);
+}
+
+/* Idle workers begin what they may; then firings that share a host go on at other speeds. */
+static void go_on(played *x)
+{
+    while (x->stirred_count)
+        worker_go_on(x, x->stirred[--x->stirred_count]);
+    while (x->changed_count) {
+        const uint32_t host = x->changed[--x->changed_count];
+        const uint64_t first = share_pace(&x->shares[host]);
+        x->is_changed[host] = false;
+        x->due[host] = x->number;
+        if (first != UINT64_MAX)
+            add_event(x, first, EVENT_SHARED, host);
+    }
+}
+
+static void happen(played *x, heap_event e)
+{
+    if (e.kind == EVENT_END)
+        end(x, e.id);
+    else if (e.kind == EVENT_SHARED && x->due[e.id] == e.tie)
+        end_shared(x, e.id);
+    else if (e.kind != EVENT_SHARED)
+        game_told(&x->game, e.id, e.kind == EVENT_FREE);
+}
+
 static void play(played *x)
 {
     game_begin(&x->game);
     for (;;) {
-        while (x->stirred_count)
-            worker_go_on(x, x->stirred[--x->stirred_count]);
-        if (!x->heap.count || x->failed || x->over)
+        go_on(x);
+        if (!x->heap.count || x->failed || x->over || x->heap.events[0].time > CLOCK_MAX)
             return;
         x->now = x->heap.events[0].time;
-        while (x->heap.count && x->heap.events[0].time == x->now) {
-            const heap_event e = heap_pop(&x->heap);
-            if (e.kind == EVENT_END)
-                end(x, e.id);
-            else
-                game_told(&x->game, e.id, e.kind == EVENT_FREE);
-        }
+        while (x->heap.count && x->heap.events[0].time == x->now)
+            happen(x, heap_pop(&x->heap));
     }
 }
 
@@ -243,6 +300,29 @@ static void count_advance(played *x)
     memset(x->places, 0, x->spec->workers * sizeof *x->places);
 }
 
+/* Each host has room for firings of all its workers. */
+static bool shares_new(played *x)
+{
+    const clock_spec *spec = x->spec;
+    uint32_t first = 0;
+    x->shares = calloc(spec->hosts + (size_t)1, sizeof *x->shares);
+    x->due = calloc(spec->hosts + (size_t)1, sizeof *x->due);
+    x->changed = calloc(spec->hosts + (size_t)1, sizeof *x->changed);
+    x->is_changed = calloc(spec->hosts + (size_t)1, sizeof *x->is_changed);
+    x->shared = calloc(spec->workers + (size_t)1, sizeof *x->shared);
+    if (!x->shares || !x->due || !x->changed || !x->is_changed || !x->shared)
+        return false;
+    for (uint32_t w = 0; w < spec->workers && spec->hosts; w++)
+        if (spec->host_of[w] != PLAN_NONE)
+            x->shares[spec->host_of[w]].count++;
+    for (uint32_t h = 0; h < spec->hosts; h++) {
+        const uint32_t room = x->shares[h].count;
+        x->shares[h] = (share){.host = spec->host[h], .firings = x->shared + first};
+        first += room;
+    }
+    return true;
+}
+
 static bool played_new(played *x)
 {
     const weir_plan *plan = x->spec->plan;
@@ -262,7 +342,8 @@ static bool played_new(played *x)
         for (uint32_t s = 0; s < CLOCK_STEPS && plan->actors[a].program.i == x->spec->program; s++)
             x->left[s] += plan->actors[a].fires;
     x->step_firings = x->left[0];
-    return x->waiting && x->after && x->began && x->begun && x->busy && x->places && x->place && x->stirred && x->is_stirred && x->result->busy && !game_init(&x->game, plan, false);
+    return x->waiting && x->after && x->began && x->begun && x->busy && x->places && x->place && x->stirred && x->is_stirred && x->result->busy &&
+           shares_new(x) && !game_init(&x->game, plan, false);
 }
 
 static void played_free(played *x)
@@ -278,6 +359,11 @@ static void played_free(played *x)
     free(x->place);
     free(x->stirred);
     free(x->is_stirred);
+    free(x->shares);
+    free(x->due);
+    free(x->changed);
+    free(x->is_changed);
+    free(x->shared);
 }
 
 weir_status clock_play(const clock_spec *spec, clock_result *result)
@@ -294,11 +380,13 @@ weir_status clock_play(const clock_spec *spec, clock_result *result)
             game_set_slots(&x.game, r, spec->slots[r]);
         play(&x);
         conclude(&x);
-        status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : WEIR_E_LIVE;
+        status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : x.heap.count ? WEIR_E_ARGUMENT : WEIR_E_LIVE;
     }
     played_free(&x);
     if (status == WEIR_E_MEMORY)
         error_set(status, "no memory to play the plan against a clock");
+    else if (status == WEIR_E_ARGUMENT)
+        error_set(status, "a step takes longer than 50 days by these rates");
     else if (status)
         error_set(status, "no step of the program ends; weir check says why");
     return status;

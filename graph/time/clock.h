@@ -4,6 +4,9 @@
  * long as `duration` says. At its end its credits are settled; what it tells an actor of another worker counts `message` later.
  * Actors outside of all workers (the program's own) take no time. All is in whole picoseconds, so every machine gets the same.
  *
+ * Firings of workers of one host share its cores and its memory (graph/time/share.h): they take longer than `duration` while others
+ * are under way there. A worker that is on no host has a core of its own.
+ *
  *     worker 0   [ embed ][ h0 ]            [ h0.grad ]
  *     worker 1            ..[ h1 ][ h1.grad ]..            ..: a message
  */
@@ -11,16 +14,21 @@
 #define GRAPH_TIME_CLOCK_H
 
 #include "graph/plan/form/plan.h"
+#include "graph/time/share.h"
 
 enum { CLOCK_STEPS = 96, CLOCK_REPEAT = 12 }; /* the most that are played, and that a pattern has */
+#define CLOCK_MAX (UINT64_C(1) << 62) /* ps: 53 days; a play ends there */
 
 typedef struct clock_spec {
     const weir_plan *plan;
     uint32_t program;
     const uint32_t *worker;  /* by queue; of those outside it means nothing */
     uint32_t workers;
+    const share_host *host;  /* hosts; NULL: none */
+    uint32_t hosts;
+    const uint32_t *host_of; /* by worker; PLAN_NONE: on none. NULL with no hosts */
     void *ctx;
-    uint64_t (*duration)(void *ctx, uint32_t actor, uint32_t firing); /* asked when a firing begins */
+    share_work (*duration)(void *ctx, uint32_t actor, uint32_t firing); /* asked when a firing begins */
     uint64_t (*message)(void *ctx, uint32_t port, bool freed, uint64_t now); /* between two workers, sent now */
     const uint32_t *slots;   /* by register; NULL: the plan's */
     void (*fired)(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end); /* NULL: nobody listens */
@@ -36,7 +44,7 @@ typedef struct clock_result {
     uint64_t span;                  /* how long that was */
 } clock_result;
 
-/* Plays until steps repeat, at most CLOCK_STEPS. E_MEMORY; E_LIVE: a step cannot end. */
+/* Plays until steps repeat, at most CLOCK_STEPS. E_MEMORY; E_LIVE: a step cannot end; E_ARGUMENT: one takes more than CLOCK_MAX. */
 weir_status clock_play(const clock_spec *spec, clock_result *result);
 
 #endif

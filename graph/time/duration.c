@@ -3,90 +3,113 @@
 
 #include "graph/base/error.h"
 #include "graph/time/call.h"
+#include "graph/time/fit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GUESSED_FLOTIME_PS_S 1e11
-#define GUESSED_BYTES_S 1e10
 /* ---- the time of a call ---- */
 
-static bool same_op(const char *text, const char *op, size_t bytes)
+static uint64_t more(uint64_t beside, uint64_t alone)
 {
-    return !strncmp(text, op, bytes) && text[bytes] == ' ';
+    return beside > alone ? beside - alone : 0;
 }
 
-/* Larger of two parts: arithmetic and memory. It orders calls of an op by how long they take. */
-static double effort(double flops, double bytes)
+static struct kernel_time time_of(const time_call *call, time_source source)
 {
-    return flops / GUESSED_FLOTIME_PS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOTIME_PS_S : bytes / GUESSED_BYTES_S;
+    return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]},
+                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), source};
 }
 
-/* The call of the same op whose effort is nearest, as a ratio. */
-static const time_call *nearest(const weir_rates *rates, const char *op, double wanted)
+/* The larger of two parts: arithmetic and memory. */
+static uint64_t guess(const weir_cost *cost)
 {
-    const time_call *best = NULL;
-    double distance = INFINITY;
-    for (uint32_t i = 0; i < rates->call_count; i++) {
-        const time_call *call = &rates->calls[i];
-        const double is = effort((double)call->flops, (double)call->bytes);
-        if (!same_op(call->text, op, strlen(op)) || is <= 0 || fabs(log(is / wanted)) >= distance)
-            continue;
-        distance = fabs(log(is / wanted));
-        best = call;
+    const double s = fmax(cost->flops / TIME_GUESSED_FLOPS_S, cost->bytes / TIME_GUESSED_BYTES_S);
+    return s * TIME_PS_S < (double)SHARE_MAX ? (uint64_t)(s * TIME_PS_S) : SHARE_MAX;
+}
+
+static uint64_t whole(double count)
+{
+    return count < 1e18 ? (uint64_t)count : UINT64_C(1000000000000000000);
+}
+
+/* How times of calls are found: by text, each once. */
+typedef struct finding {
+    const weir_plan *plan;
+    const weir_rates *rates;
+    fits *fits;            /* owned, as what follows */
+    weir_rates *found;     /* calls that were not measured; those that are guessed have no samples */
+    char *text;
+} finding;
+
+/* NULL: no memory. */
+static const time_call *find_otherwise(finding *f, uint32_t kernel, const char *text)
+{
+    const time_call *known = rates_find(f->found, text);
+    if (known)
+        return known;
+    const weir_cost cost = time_call_cost(f->plan, kernel);
+    time_call call = {.text = (char *)text, .flops = whole(cost.flops), .bytes = whole(cost.bytes), .samples = 1};
+    if (!fits_time(f->fits, text, &call)) {
+        call.samples = 0;
+        call.ps[TIME_WARM] = call.ps[TIME_NEAR] = call.ps[TIME_FAR] = guess(&cost);
     }
-    return best;
+    return rates_add(f->found, &call) ? rates_find(f->found, text) : NULL;
 }
 
-static struct kernel_time time_otherwise(const weir_plan *plan, const weir_rates *rates, uint32_t kernel)
+/* False: no memory. */
+static bool find_time(finding *f, uint32_t kernel, struct kernel_time *time)
 {
-    const weir_cost cost = time_call_cost(plan, kernel);
-    const double wanted = effort(cost.flops, cost.bytes);
-    const time_call *like = wanted > 0 ? nearest(rates, plan_text(plan, plan->kernels[kernel].op), wanted) : NULL;
-    struct kernel_time time = {.source = like ? TIME_SCALED : TIME_GUESSED};
-    for (int p = 0; p < TIME_PLACES; p++)
-        time.ps[p] = like ? (uint64_t)((double)like->ps[p] * wanted / effort((double)like->flops, (double)like->bytes))
-                          : (uint64_t)(wanted * TIME_PS_S);
-    return time;
+    *time = (struct kernel_time){.source = TIME_NONE};
+    if (f->plan->kernels[kernel].host != PLAN_NONE)
+        return true;
+    if (!time_call_text(f->plan, kernel, f->text)) {
+        const weir_cost cost = time_call_cost(f->plan, kernel);
+        *time = time_of(&(time_call){.ps = {guess(&cost), guess(&cost), guess(&cost)}}, TIME_GUESSED);
+        return true;
+    }
+    const time_call *call = rates_find(f->rates, f->text);
+    const time_call *other = call ? NULL : find_otherwise(f, kernel, f->text);
+    if (call || other)
+        *time = call ? time_of(call, TIME_MEASURED) : time_of(other, other->samples ? TIME_SCALED : TIME_GUESSED);
+    return call || other;
 }
 
-static struct kernel_time kernel_time(const weir_plan *plan, const weir_rates *rates, uint32_t kernel, char *text)
+static bool find_times(durations *d, const weir_plan *plan, const weir_rates *rates)
 {
-    if (plan->kernels[kernel].host != PLAN_NONE)
-        return (struct kernel_time){.source = TIME_NONE};
-    const time_call *call = time_call_text(plan, kernel, text) ? rates_find(rates, text) : NULL;
-    if (!call)
-        return time_otherwise(plan, rates, kernel);
-    return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]}, TIME_MEASURED};
+    finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES)};
+    bool ok = f.fits && f.found && f.text;
+    for (uint32_t k = 0; ok && k < plan->kernels_count; k++) {
+        ok = find_time(&f, k, &d->kernels[k]);
+        d->beside |= d->kernels[k].stream_ps || d->kernels[k].busy_ps;
+    }
+    fits_free(f.fits);
+    weir_rates_free(f.found);
+    free(f.text);
+    return ok;
 }
 
 /* ---- what was touched when ---- */
 
-static uint32_t slots_of(const weir_plan *plan, const plan_tensor *tensor)
+/* Which of its pieces the firing touches. */
+static uint32_t piece_at(const durations *d, const struct touchable *tensor, uint32_t port, uint32_t firing)
 {
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].slots : 1;
-}
-
-static uint32_t slot_at(const weir_plan *plan, const plan_tensor *tensor, uint32_t port, uint32_t firing)
-{
-    if (tensor->home != PLAN_IN_REGST)
-        return 0;
-    const plan_regst *regst = &plan->regsts[tensor->owner];
-    const uint32_t rate = port != PLAN_NONE ? plan->ports[port].hold : regst->fill;
-    return regst->slots ? firing / (rate ? rate : 1) % regst->slots : 0;
+    if (tensor->slots == 1)
+        return tensor->first;
+    const uint32_t hold = port != PLAN_NONE ? d->plan->ports[port].hold : tensor->fill;
+    return tensor->first + firing / (hold ? hold : 1) % tensor->slots;
 }
 
 /* Touches an operand, and counts its bytes where they were. */
 static void touch(durations *d, const plan_operand *operand, uint32_t worker, uint32_t firing, uint64_t at[TIME_PLACES])
 {
-    const plan_tensor *tensor = &d->plan->tensors[operand->tensor.i];
-    struct touched *piece = &d->pieces[d->piece[operand->tensor.i] + slot_at(d->plan, tensor, operand->port.i, firing)];
-    const uint64_t bytes = plan_tensor_bytes(tensor);
+    const struct touchable *tensor = &d->tensors[operand->tensor.i];
+    struct touched *piece = &d->pieces[piece_at(d, tensor, operand->port.i, firing)];
     const uint64_t since = piece->worker == PLAN_NONE ? UINT64_MAX : d->counts[piece->worker] - piece->count;
     const bool own = piece->worker == worker;
-    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += bytes;
-    d->counts[worker] += bytes;
+    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += tensor->bytes;
+    d->counts[worker] += tensor->bytes;
     *piece = (struct touched){d->counts[worker], worker};
 }
 
@@ -100,33 +123,54 @@ static uint64_t mixed(const uint64_t ps[TIME_PLACES], const uint64_t bytes[TIME_
     return sum > 0 ? (uint64_t)(weighted / sum) : ps[TIME_WARM];
 }
 
-uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing)
+static uint64_t sum_of(uint64_t a, uint64_t b)
+{
+    return a + b < SHARE_MAX ? a + b : SHARE_MAX;
+}
+
+/* The firing takes a kernel more, whose operands were in these places. */
+static void add_kernel(durations *d, const struct kernel_time *time, const uint64_t bytes[TIME_PLACES], share_work *work)
+{
+    const uint64_t ps = mixed(time->ps, bytes);
+    const double sum = (double)(bytes[TIME_WARM] + bytes[TIME_NEAR] + bytes[TIME_FAR]), far = sum > 0 ? (double)bytes[TIME_FAR] / sum : 0;
+    d->by_source[time->source] += (double)ps;
+    work->ps = sum_of(work->ps, ps);
+    work->stream_ps = sum_of(work->stream_ps, (uint64_t)(far * (double)time->stream_ps));
+    work->busy_ps = sum_of(work->busy_ps, (uint64_t)((1 - far) * (double)time->busy_ps));
+    work->bytes += bytes[TIME_FAR];
+}
+
+share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 {
     const weir_plan *plan = d->plan;
     const plan_actor *of = &plan->actors[actor];
     const uint32_t worker = d->worker[of->queue.i];
-    uint64_t all = 0;
+    share_work work = {0};
     for (uint32_t k = of->kernels.first; k < of->kernels.first + of->kernels.count; k++) {
         const plan_range *const lists[] = {&plan->kernels[k].in, &plan->kernels[k].out, &plan->kernels[k].state};
         uint64_t bytes[TIME_PLACES] = {0};
         for (int l = 0; l < 3; l++)
             for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
                 touch(d, &plan->operands[o], worker, firing, bytes);
-        const uint64_t ps = mixed(d->kernels[k].ps, bytes);
-        d->by_source[d->kernels[k].source] += ps;
-        all += ps;
+        add_kernel(d, &d->kernels[k], bytes, &work);
     }
-    return all;
+    return work;
 }
 
 /* ---- life ---- */
+
+static struct touchable touchable_of(const weir_plan *plan, const plan_tensor *tensor, uint64_t first)
+{
+    const plan_regst *regst = tensor->home == PLAN_IN_REGST ? &plan->regsts[tensor->owner] : NULL;
+    return (struct touchable){plan_tensor_bytes(tensor), (uint32_t)first, regst && regst->slots ? regst->slots : 1, regst ? regst->fill : 1};
+}
 
 static bool number_pieces(durations *d)
 {
     uint64_t count = 0;
     for (uint32_t t = 0; t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
-        d->piece[t] = (uint32_t)count;
-        count += slots_of(d->plan, &d->plan->tensors[t]);
+        d->tensors[t] = touchable_of(d->plan, &d->plan->tensors[t], count);
+        count += d->tensors[t].slots;
     }
     d->pieces = count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
     for (uint64_t i = 0; d->pieces && i < count; i++)
@@ -138,15 +182,10 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
 {
     const uint64_t sharing = rates->cores ? rates->cores : 1;
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
-    char *text = malloc(TIME_CALL_BYTES);
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
-    d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);
+    d->tensors = calloc(plan->tensors_count + (size_t)1, sizeof *d->tensors);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    const bool ok = text && d->kernels && d->piece && d->counts && number_pieces(d);
-    for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
-        d->kernels[k] = kernel_time(plan, rates, k, text);
-    free(text);
-    if (ok)
+    if (d->kernels && d->tensors && d->counts && number_pieces(d) && find_times(d, plan, rates))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
@@ -155,7 +194,7 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
 void durations_close(durations *d)
 {
     free(d->kernels);
-    free(d->piece);
+    free(d->tensors);
     free(d->pieces);
     free(d->counts);
     *d = (durations){0};

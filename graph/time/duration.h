@@ -8,13 +8,15 @@
  *     less than its share of the cache of all cores                    near; also what another worker touched last
  *     more                                                             far
  *
- * Times of the three places are mixed by the bytes of the operands that are there.
+ * Times of the three places are mixed by the bytes of the operands that are there. A call takes longer beside others by as much as it did
+ * when it was measured beside them: by the part of its bytes that is far, beside streams; by the rest, beside arithmetic.
  */
 #ifndef GRAPH_TIME_DURATION_H
 #define GRAPH_TIME_DURATION_H
 
 #include "graph/plan/form/plan.h"
 #include "graph/time/rates.h"
+#include "graph/time/share.h"
 
 /* Where a call's time comes from. */
 typedef enum time_source { TIME_MEASURED, TIME_SCALED, TIME_GUESSED, TIME_NONE, TIME_SOURCES } time_source;
@@ -25,22 +27,28 @@ typedef struct durations {
     uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {
         uint64_t ps[TIME_PLACES];
+        uint64_t stream_ps, busy_ps; /* how much longer far takes beside streams, and warm beside arithmetic */
         time_source source;
     } *kernels;                /* owned, as all arrays below; by kernel */
-    uint32_t *piece;           /* by tensor: its first piece of memory; one per slot */
+    struct touchable {
+        uint64_t bytes;
+        uint32_t first, slots; /* its pieces of memory; one per slot */
+        uint32_t fill;         /* firings of its producer for a slot */
+    } *tensors;                /* by tensor */
     struct touched {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
     } *pieces;
+    bool beside;               /* some call takes longer beside others */
     uint64_t *counts;          /* by worker: bytes that its firings touched */
-    uint64_t by_source[TIME_SOURCES]; /* ps, of all that were played */
+    double by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
 
 /* E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);
 
-/* Picoseconds that the kernels of the actor's firing number `firing` take, which begins now. */
-uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing);
+/* How long the kernels of the actor's firing number `firing` take, which begins now; at most SHARE_MAX. */
+share_work durations_firing(durations *d, uint32_t actor, uint32_t firing);
 
 #endif

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { ROUNDS_MAX = 1000 };
+enum { ROUNDS_MAX = 1000, WORK_MAX = 100000000 /* edges that are looked at: a second or two; any cycle is a bound */ };
 #define EPSILON 1e-9
 
 typedef struct edge {
@@ -34,7 +34,7 @@ typedef struct graph {
     int32_t *last_at;
     edge *edges;
     uint32_t edge_count, edge_room;
-    uint32_t *in;          /* by node: where its edges begin; sorted by `to` */
+    uint32_t *in;          /* by node: where its edges begin, once they are sorted by `to` */
     uint32_t *policy;      /* by node: an edge */
     double *ratio, *potential;
     uint32_t *mark;        /* by node: the walk that came to it first */
@@ -146,22 +146,24 @@ static bool add_edges(graph *g)
     return add_orders(g);
 }
 
-static int compare_edges(const void *a, const void *b)
+/* By the node that they lead to: counts them, and puts each behind those of its node. */
+static bool sort_edges(graph *g)
 {
-    const edge *x = a, *y = b;
-    return x->to < y->to ? -1 : x->to > y->to;
-}
-
-static void sort_edges(graph *g)
-{
-    uint32_t e = 0;
-    if (g->edge_count)
-        qsort(g->edges, g->edge_count, sizeof *g->edges, compare_edges);
-    for (uint32_t node = 0; node <= g->nodes; node++) {
-        while (e < g->edge_count && g->edges[e].to < node)
-            e++;
-        g->in[node] = e;
-    }
+    edge *sorted = malloc((g->edge_count + (size_t)1) * sizeof *sorted);
+    if (!sorted)
+        return false;
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        g->in[g->edges[e].to + 1]++;
+    for (uint32_t node = 0; node < g->nodes; node++)
+        g->in[node + 1] += g->in[node];
+    for (uint32_t e = 0; e < g->edge_count; e++)
+        sorted[g->in[g->edges[e].to]++] = g->edges[e];
+    for (uint32_t node = g->nodes; node > 0; node--) /* each has moved to where the next one's begin */
+        g->in[node] = g->in[node - 1];
+    g->in[0] = 0;
+    free(g->edges);
+    g->edges = sorted;
+    return true;
 }
 
 static void set_nodes(graph *g)
@@ -176,6 +178,7 @@ static void set_nodes(graph *g)
             continue;
         const uint32_t node = node_of(g, f);
         g->ps[node] = f->end - f->begin;
+        g->potential[node] = (double)f->begin;
         g->worker[node] = f->worker;
     }
 }
@@ -229,26 +232,32 @@ static void evaluate(graph *g)
     }
 }
 
-/* Whether edge e promises the node more than its own: a larger ratio, or (`longer`) the same and a longer way. */
-static bool promises_more(const graph *g, uint32_t node, uint32_t e, bool longer, double least)
+/* The edge that promises the node most: the largest ratio, or (`longer`) of those with its own ratio the longest way. */
+static uint32_t most_promising(const graph *g, uint32_t node, bool longer, double least)
 {
-    const edge *by = &g->edges[e];
-    const double ratio = g->ratio[by->from];
-    if (!longer)
-        return ratio > g->ratio[node] + least;
-    return ratio >= g->ratio[node] - least && g->potential[by->from] + (double)by->ps - ratio * by->tokens > g->potential[node] + least;
+    double most = longer ? g->potential[node] : g->ratio[node];
+    uint32_t best = g->policy[node];
+    for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++) {
+        const edge *by = &g->edges[e];
+        const double ratio = g->ratio[by->from], promised = longer ? g->potential[by->from] + (double)by->ps - ratio * by->tokens : ratio;
+        if (promised <= most + least || (longer && ratio < g->ratio[node] - least))
+            continue;
+        most = promised;
+        best = e;
+    }
+    return best;
 }
 
 static bool improve(graph *g, bool longer, double least)
 {
     bool better = false;
-    for (uint32_t node = 0; node < g->nodes; node++)
-        for (uint32_t e = g->in[node]; e < g->in[node + 1]; e++)
-            if (promises_more(g, node, e, longer, least)) {
-                g->policy[node] = e;
-                better = true;
-                break;
-            }
+    for (uint32_t node = 0; node < g->nodes; node++) {
+        const uint32_t e = most_promising(g, node, longer, least);
+        better |= e != g->policy[node];
+        g->policy[node] = e;
+        if (!longer && e != PLAN_NONE)
+            g->ratio[node] = g->ratio[g->edges[e].from]; /* those behind it in this round see it already */
+    }
     return better;
 }
 
@@ -260,16 +269,47 @@ static double scale_of(const graph *g)
     return sum;
 }
 
+/* Each node waited longest for one other, as it was played: that is the edge to begin with. */
+static void begin_as_played(graph *g)
+{
+    const double period = (double)g->spec->period * g->spec->unroll;
+    for (uint32_t n = 0; n < g->nodes; n++) {
+        double latest = 0;
+        g->policy[n] = PLAN_NONE;
+        for (uint32_t e = g->in[n]; e < g->in[n + 1]; e++) {
+            const edge *by = &g->edges[e];
+            const double at = g->potential[by->from] + (double)by->ps - period * by->tokens;
+            if (g->policy[n] == PLAN_NONE || at > latest) {
+                g->policy[n] = e;
+                latest = at;
+            }
+        }
+    }
+}
+
+static double largest_ratio(const graph *g)
+{
+    double most = 0;
+    for (uint32_t n = 0; n < g->nodes; n++)
+        most = g->ratio[n] > most ? g->ratio[n] : most;
+    return most;
+}
+
+/* No cycle takes longer than the period as it was played, since all its edges held then: one that takes as long is the answer. */
 static void iterate(graph *g)
 {
     const double least = EPSILON * scale_of(g);
-    for (uint32_t n = 0; n < g->nodes; n++)
-        g->policy[n] = g->in[n] < g->in[n + 1] ? g->in[n] : PLAN_NONE;
-    for (int round = 0; round < ROUNDS_MAX; round++) {
+    const double played = (double)g->spec->period * g->spec->unroll;
+    const uint64_t rounds = WORK_MAX / (g->edge_count + (uint64_t)1) + 1;
+    begin_as_played(g);
+    for (uint64_t round = 0; round < ROUNDS_MAX && round < rounds; round++) {
         evaluate(g);
+        if (played > 0 && largest_ratio(g) >= played * (1 - EPSILON))
+            return;
         if (!improve(g, false, least) && !improve(g, true, least))
             return;
     }
+    evaluate(g);
 }
 
 /* ---- the answer ---- */
@@ -348,10 +388,9 @@ weir_status period_find(const period_spec *spec, period_result *result)
     weir_status status = graph_new(&g) ? WEIR_OK : WEIR_E_MEMORY;
     if (!status) {
         set_nodes(&g);
-        status = add_edges(&g) ? WEIR_OK : WEIR_E_MEMORY;
+        status = add_edges(&g) && sort_edges(&g) ? WEIR_OK : WEIR_E_MEMORY;
     }
     if (!status) {
-        sort_edges(&g);
         iterate(&g);
         status = conclude(&g, result);
     }

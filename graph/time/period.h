@@ -46,6 +46,7 @@ typedef struct period_spec {
     uint64_t count;
     uint32_t steps;            /* that were played to their end: at least 2 * unroll */
     uint32_t unroll;           /* so many steps repeat: the last ones but one are the nodes */
+    uint64_t period;           /* of a step as played: a search that begins with the edges that it was tight on ends at once */
     uint32_t workers;
     void *ctx;
     uint64_t (*message)(void *ctx, uint32_t port, bool freed); /* between two workers; on a line without others */

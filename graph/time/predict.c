@@ -22,6 +22,9 @@ typedef struct prediction {
     uint32_t *worker;      /* owned; by queue */
     uint32_t workers;
     uint32_t *rank_of;     /* owned; by worker */
+    share_host *host;      /* owned; by number */
+    uint32_t hosts;
+    uint32_t *host_of;     /* owned; by worker */
     changes changes;       /* owned, as what follows */
     durations durations;
     lines lines;
@@ -32,6 +35,12 @@ typedef struct prediction {
 
 /* ---- workers ---- */
 
+/* With a link between them each rank has a host of its own. Workers for files wait for their disk, and take no core. */
+static uint32_t host_of(const prediction *p, uint32_t rank)
+{
+    return p->changes.bits_s || p->changes.has_latency ? rank : 0;
+}
+
 /* Workers of a rank are numbered behind those of the ranks before it. */
 static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
 {
@@ -41,19 +50,27 @@ static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
     for (uint32_t q = 0; !status && q < plan->queues_count; q++)
         if (plan->spaces[plan->queues[q].space.i].rank == rank)
             p->worker[q] += p->workers;
-    for (uint32_t w = 0; !status && w < workers.all; w++)
+    for (uint32_t w = 0; !status && w < workers.all; w++) {
+        p->host_of[p->workers] = w < workers.compute ? host_of(p, rank) : PLAN_NONE;
         p->rank_of[p->workers++] = rank;
+    }
     return status;
 }
 
 static weir_status deal_workers(prediction *p)
 {
     const weir_plan *plan = p->plan;
-    const uint32_t cores = p->rates->cores ? (uint32_t)p->rates->cores : 1;
+    const uint32_t cores = p->rates->cores < UINT32_MAX ? (p->rates->cores ? (uint32_t)p->rates->cores : 1) : UINT32_MAX;
     const uint32_t limit = p->opts->workers > 0 ? (uint32_t)p->opts->workers : cores;
     p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
     p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
-    weir_status status = p->worker && p->rank_of ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    p->host_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->host_of);
+    p->host = calloc(plan->ranks + (size_t)1, sizeof *p->host);
+    const bool ok = p->worker && p->rank_of && p->host_of && p->host;
+    weir_status status = ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    p->hosts = plan->ranks ? host_of(p, plan->ranks - 1) + 1 : 1;
+    for (uint32_t h = 0; !status && h < p->hosts; h++)
+        p->host[h] = (share_host){.cores = cores, .bytes_s = rates_bytes_s(p->rates, cores > 1 ? cores - 1 : 1)};
     for (uint32_t rank = 0; !status && rank < plan->ranks; rank++)
         status = deal_rank(p, rank, limit);
     return status;
@@ -61,10 +78,20 @@ static weir_status deal_workers(prediction *p)
 
 /* ---- the clock's questions ---- */
 
-static uint64_t duration(void *ctx, uint32_t actor, uint32_t firing)
+static uint64_t slower(uint64_t ps, uint64_t speed)
+{
+    return (uint64_t)((unsigned __int128)ps * CHANGE_SPEED / speed);
+}
+
+static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
-    return p->rates->same + durations_firing(&p->durations, actor, firing) * CHANGE_SPEED / p->changes.speed[plan_actor_space(p->plan, actor).i];
+    share_work work = durations_firing(&p->durations, actor, firing);
+    const uint64_t speed = p->changes.speed[plan_actor_space(p->plan, actor).i];
+    if (speed != CHANGE_SPEED)
+        work.ps = slower(work.ps, speed), work.stream_ps = slower(work.stream_ps, speed), work.busy_ps = slower(work.busy_ps, speed);
+    work.ps += p->rates->same;
+    return work;
 }
 
 static uint64_t message(void *ctx, uint32_t port, bool freed, uint64_t now)
@@ -109,15 +136,15 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
 
 static void conclude(const prediction *p, const clock_result *played, weir_prediction *to)
 {
-    const uint64_t *by = p->durations.by_source;
-    const double all = (double)(by[TIME_MEASURED] + by[TIME_SCALED] + by[TIME_GUESSED]);
+    const double *by = p->durations.by_source;
+    const double all = by[TIME_MEASURED] + by[TIME_SCALED] + by[TIME_GUESSED];
     *to = (weir_prediction){
         .step_s = (double)played->period / TIME_PS_S,
         .first_s = (double)played->end[0] / TIME_PS_S,
         .steady = played->repeat > 0,
-        .measured = all > 0 ? (double)by[TIME_MEASURED] / all : 1,
-        .scaled = all > 0 ? (double)by[TIME_SCALED] / all : 0,
-        .guessed = all > 0 ? (double)by[TIME_GUESSED] / all : 0,
+        .measured = all > 0 ? by[TIME_MEASURED] / all : 1,
+        .scaled = all > 0 ? by[TIME_SCALED] / all : 0,
+        .guessed = all > 0 ? by[TIME_GUESSED] / all : 0,
         .firings = (int64_t)played->firings,
         .workers = (int)p->workers,
     };
@@ -141,7 +168,8 @@ static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_
 /* Why a step takes so long: of the steady state, which only a second step shows. */
 static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
 {
-    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count,
+                              .steps = played->steps, .unroll = played->repeat ? played->repeat : 1, .period = played->period,
                               .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
     period_result period;
     if (played->steps < 2 * spec.unroll)
@@ -155,13 +183,28 @@ static weir_status explain(const prediction *p, const clock_result *played, weir
     return status;
 }
 
+/* Workers that have a core each, and calls that others do not slow, need no host: the clock is faster without. */
+static void leave_hosts(prediction *p)
+{
+    uint32_t *count = calloc(p->hosts + (size_t)1, sizeof *count);
+    for (uint32_t w = 0; count && w < p->workers; w++)
+        if (p->host_of[w] != PLAN_NONE)
+            count[p->host_of[w]]++;
+    for (uint32_t w = 0; count && w < p->workers && !p->durations.beside; w++)
+        if (p->host_of[w] != PLAN_NONE && count[p->host_of[w]] <= p->host[p->host_of[w]].cores)
+            p->host_of[w] = PLAN_NONE;
+    free(count);
+}
+
 static weir_status play(prediction *p, weir_prediction *to)
 {
     clock_result played = {0};
-    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
-                             .message = message, .fired = fired, .slots = p->changes.slots};
+    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
+                             .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
     status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    if (!status)
+        leave_hosts(p);
     status = status ? status : clock_play(&spec, &played);
     if (!status && p->failed)
         status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
@@ -209,10 +252,13 @@ weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir
     text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
     status = status ? status : changes_read(&p.changes, plan, opts.set, call);
     status = status ? status : deal_workers(&p);
-    uint32_t *const worker = p.worker, *const rank_of = p.rank_of;
+    uint32_t *const worker = p.worker, *const rank_of = p.rank_of, *const on_host = p.host_of;
+    share_host *const host = p.host;
     status = status ? status : play(&p, to);
     changes_free(&p.changes);
     free(worker);
     free(rank_of);
+    free(on_host);
+    free(host);
     return status;
 }

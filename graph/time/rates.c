@@ -22,7 +22,8 @@ typedef struct number {
 } number;
 
 static const number call_numbers[] = {{"warm", offsetof(time_call, ps[TIME_WARM])}, {"near", offsetof(time_call, ps[TIME_NEAR])},
-                                      {"far", offsetof(time_call, ps[TIME_FAR])},   {"flops", offsetof(time_call, flops)},
+                                      {"far", offsetof(time_call, ps[TIME_FAR])},   {"band", offsetof(time_call, band)},
+                                      {"core", offsetof(time_call, core)},          {"flops", offsetof(time_call, flops)},
                                       {"bytes", offsetof(time_call, bytes)},        {"n", offsetof(time_call, samples)},
                                       {NULL, 0}};
 static const number cache_numbers[] = {{"l2", offsetof(weir_rates, l2)}, {"l3", offsetof(weir_rates, l3)}, {NULL, 0}};
@@ -31,6 +32,8 @@ static const number hand_numbers[] = {
 static const number machine_numbers[] = {{"cores", offsetof(weir_rates, cores)}, {NULL, 0}};
 static const number noise_numbers[] = {
     {"p50", offsetof(weir_rates, noise_p50)}, {"p90", offsetof(weir_rates, noise_p90)}, {"noisy", offsetof(weir_rates, noisy)}, {NULL, 0}};
+static const number threads_numbers[] = {{"count", offsetof(rates_threads, count)}, {"bytes_s", offsetof(rates_threads, bytes_s)},
+                                         {"flops_s", offsetof(rates_threads, flops_s)}, {NULL, 0}};
 
 weir_rates *rates_new(void)
 {
@@ -66,6 +69,17 @@ const time_call *rates_find(const weir_rates *rates, const char *text)
 {
     const uint32_t at = place_of(rates, text);
     return at < rates->call_count && !strcmp(rates->calls[at].text, text) ? &rates->calls[at] : NULL;
+}
+
+uint64_t rates_bytes_s(const weir_rates *rates, uint64_t threads)
+{
+    uint64_t nearest = 0, bytes_s = 0;
+    for (uint32_t i = 0; i < rates->threads_count; i++)
+        if (rates->threads[i].count >= nearest && rates->threads[i].count <= threads) {
+            nearest = rates->threads[i].count;
+            bytes_s = rates->threads[i].bytes_s;
+        }
+    return bytes_s;
 }
 
 static bool calls_grow(weir_rates *rates)
@@ -155,6 +169,8 @@ char *rates_text(const weir_rates *rates, size_t *bytes)
     put_numbers(&w, "\nmachine", machine_numbers, rates);
     put(&w, " level="), put(&w, rates->level);
     put_numbers(&w, "\nnoise", noise_numbers, rates);
+    for (uint32_t i = 0; i < rates->threads_count; i++)
+        put_numbers(&w, "\nthreads", threads_numbers, &rates->threads[i]);
     put(&w, "\n");
     put_hash(&w);
     *bytes = w.used;
@@ -251,6 +267,13 @@ static bool begins(reader *r, const char *word)
     return true;
 }
 
+static bool take_threads(reader *r, weir_rates *rates)
+{
+    if (rates->threads_count == RATES_THREADS_MAX)
+        return wrong(r, "more lines of threads than there may be");
+    return take_numbers(r, threads_numbers, &rates->threads[rates->threads_count++]);
+}
+
 static bool take_line(reader *r, weir_rates *rates)
 {
     if (begins(r, "call"))
@@ -263,7 +286,9 @@ static bool take_line(reader *r, weir_rates *rates)
         return take_numbers(r, machine_numbers, rates) && take_level(r, rates);
     if (begins(r, "noise"))
         return take_numbers(r, noise_numbers, rates);
-    return wrong(r, "a line begins with call, caches, hand, machine or noise; this one does not");
+    if (begins(r, "threads"))
+        return take_threads(r, rates);
+    return wrong(r, "a line begins with call, caches, hand, machine, noise or threads; this one does not");
 }
 
 /* The lines between the first and the last. */

@@ -1,11 +1,13 @@
 /* graph/time/rates.h: how long things take on a machine, as `weir measure` found it, and the text file of it.
  *
  *     weir rates 1
- *     call warm=1930000000 near=1960000000 far=2010000000 flops=805306368 bytes=2359296 n=9 matmul a=... f32:512x192,...
+ *     call warm=1930000000 near=1960000000 far=2010000000 band=2300000000 core=1930000000 flops=805306368 bytes=2359296 n=9 matmul a=...
  *     caches l2=1048576 l3=33554432
  *     hand same=12000 worker=230000 process=410000
  *     machine cores=2 level=native-v4
  *     noise p50=1008 p90=1100 noisy=0
+ *     threads count=1 bytes_s=13500000000 flops_s=118000000000
+ *     threads count=2 bytes_s=26800000000 flops_s=236000000000
  *     hash 0123456789abcdef
  *
  * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. Lines between the first and the last are
@@ -26,9 +28,17 @@ typedef enum time_place { TIME_WARM, TIME_NEAR, TIME_FAR, TIME_PLACES } time_pla
 typedef struct time_call {
     char *text;              /* owned (graph/time/call.h) */
     uint64_t ps[TIME_PLACES];
+    uint64_t band, core;     /* ps: far while all other cores stream through memory, warm while they compute; at least as alone */
     uint64_t flops, bytes;   /* of a call */
     uint64_t samples;
 } time_call;
+
+/* Threads that all stream through memory, or all compute. */
+typedef struct rates_threads {
+    uint64_t count, bytes_s, flops_s; /* of all together */
+} rates_threads;
+
+enum { RATES_THREADS_MAX = 16 };
 
 struct weir_rates {
     time_call *calls;        /* owned, sorted by text */
@@ -37,6 +47,8 @@ struct weir_rates {
     uint64_t same, worker, process; /* ps: of a firing beside its kernels; until a message is there, on another worker, in another
                                 process */
     uint64_t cores;
+    rates_threads threads[RATES_THREADS_MAX];
+    uint32_t threads_count;
     char level[32];          /* of the kernels' instructions (op_level()) */
     uint64_t noise_p50, noise_p90; /* thousandths of the 10th percentile that a fixed piece of work took, by turns */
     uint64_t noisy;          /* 1: the machine was too disturbed, and the user wanted the file all the same */
@@ -46,6 +58,9 @@ weir_rates *rates_new(void); /* NULL: no memory */
 
 /* The call of that text; NULL: it was not measured. */
 const time_call *rates_find(const weir_rates *rates, const char *text);
+
+/* Bytes a second that so many threads get of memory: of those measured the nearest from below. 0: nobody knows. */
+uint64_t rates_bytes_s(const weir_rates *rates, uint64_t threads);
 
 /* Adds a call, and copies its text. One that is there is replaced. False: no memory. */
 bool rates_add(weir_rates *rates, const time_call *call);

@@ -30,11 +30,13 @@ typedef struct weir_measure_opts {
 } weir_measure_opts;
 
 /* Measures this machine for some plans: each distinct call of their kernels on a CPU, with its operands in the core's cache, in
- * the cache of all cores, and in memory; and how long messages take between workers. A call takes some 50 ms. Calls of the
+ * the cache of all cores, and in memory; and how long messages take between workers. Where cores share what they need, each is also
+ * measured beside other threads that stream through memory, or compute. A call takes some 30 ms. Calls of the
  * program's own functions, of ops that are not registered and of accelerators are not measured.
  *
- * The calling thread computes; measure with nothing else running, best at real-time priority (chrt -f 50). The caller owns the
- * result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it says by how much); E_MEMORY. */
+ * The calling thread computes, and one on each other core meanwhile; measure with nothing else running, best at real-time
+ * priority (chrt -f 50). The caller owns the result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it
+ * says by how much); E_MEMORY. */
 #define weir_measure(plans, count, ...) weir_measure_at(plans, count, WEIR_OPTS(weir_measure_opts, __VA_ARGS__))
 weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir_measure_opts *opts);
 
@@ -76,8 +78,8 @@ typedef struct weir_prediction {
     double step_s;       /* of a step among many, from the end of one to the end of the next */
     double first_s;      /* of the first step, which begins with nothing under way */
     bool steady;         /* each step takes the same time; else step_s is a mean */
-    /* Shares of the time of all kernels, which add up to 1: by calls that were measured, by calls of the same op of other
-     * sizes, and by no measurement at all (100 G operations and 10 GB a second). */
+    /* Shares of the time of all kernels, which add up to 1: of calls that were measured, of calls whose time follows from measured calls of
+     * the same op, and of others (100 G operations and 10 GB a second). */
     double measured, scaled, guessed;
     int64_t firings;     /* that were played */
     int workers;

@@ -11,6 +11,7 @@
 #include "apps/weir/bench/predict.h"
 #include "apps/weir/bench/save.h"
 #include "apps/weir/bench/scale.h"
+#include "apps/weir/bench/shapes.h"
 #include "apps/weir/bench/stored.h"
 #include "apps/weir/bench/time.h"
 #include "apps/weir/bench/peers/team.h"
@@ -32,7 +33,8 @@ static const char program[] = "weir bench";
     X(fuse, "kernels in one pass over memory")     \
     X(stored, "products of weights as they are stored") \
     X(save, "what a checkpoint of it costs")       \
-    X(time, "predicted beside measured steps")
+    X(time, "predicted beside measured steps")     \
+    X(shapes, "times of calls that were not measured")
 
 typedef struct bench {
     const char *name;
@@ -55,8 +57,8 @@ static const char about[] =
     "predict [RATES] predicts the step of some 60 plans of GPTs and MLPs, and measures it: minutes, at real-time priority\n"
     "(chrt -f 50). It measures calls first, and takes those that the file RATES has, where others are added.\n\n"
     "scale compiles a small GPT for 8 to 1,024 devices, data parallel, and one of 64 layers for 16 x 8 x 8, and prints\n"
-    "the seconds of each compilation, the bytes of the plan's file and its ports; with --layers, --dp, --tp or --pp a\n"
-    "plan of that size alone.\n\n"
+    "the seconds of each compilation and of a prediction of its step, how many firings that played, the bytes of the\n"
+    "plan's file and its ports; with --layers, --dp, --tp or --pp a plan of that size alone.\n\n"
     "actors --json, in nanoseconds (a chain's per token and actor, columns' per step); raw_NAME_ns is the same by\n"
     "hand, with threads that spin, for chain8_1w, pingpong and all columns:" BENCH_ACTORS_LIST(ACTORS_HELP)
     "\n  raw_handoff_ns  a word there and back between two threads\n"

@@ -185,7 +185,7 @@ static double drift(const sampler *s, const weir_plan *plan, const weir_rates *r
         const uint32_t kernel = (uint32_t)heavy[i][1];
         time_call again = {.text = NULL};
         const time_call *call = time_call_text(plan, kernel, call_text) ? rates_find(rates, call_text) : NULL;
-        if (!call || !measure_call(s, plan, kernel, &again))
+        if (!call || !measure_call(s, &(measure_beside){.stream = false}, plan, kernel, &again))
             continue;
         const double share = (double)heavy[i][0] / (double)call->ps[TIME_WARM];
         then += share * (double)call->ps[TIME_WARM];

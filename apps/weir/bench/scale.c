@@ -6,11 +6,14 @@
 #include "apps/weir/bench/scale.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/common/measure.h"
+#include "graph/base/error.h"
 #include "graph/plan/form/plan.h"
+#include "graph/time/rates.h"
 
 #include <stdlib.h>
 
 enum { ROUNDS = 5, LAYERS = BENCH_SCALE_LAYERS };
+enum { L2_BYTES = 1 << 20, FIRING_PS = 10000, MESSAGE_PS = 200000 }; /* of the machine that plans are predicted for */
 #define SECONDS_MAX 1.0 /* that rounds after the first may take */
 
 typedef struct size {
@@ -22,7 +25,8 @@ static const size sizes[] = {{LAYERS, 8, 1, 1},   {LAYERS, 16, 1, 1},  {LAYERS, 
                              {64, 16, 8, 8}};
 
 typedef struct figures {
-    double compile_s;
+    double compile_s, predict_s;
+    int64_t firings;       /* that the prediction played */
     size_t plan_bytes;
     uint32_t ports;
 } figures;
@@ -42,10 +46,31 @@ static weir_plan *compile_size(const gpt_config *config, double *seconds)
     return plan;
 }
 
+/* On a machine with a core for each device, by guessed times of all calls. */
+static weir_status predict(const weir_plan *plan, figures *f)
+{
+    weir_prediction p;
+    weir_rates *rates = rates_new();
+    if (!rates)
+        return error_set(WEIR_E_MEMORY, "no memory for rates");
+    rates->cores = plan->spaces_count;
+    rates->l2 = L2_BYTES;
+    rates->l3 = plan->spaces_count * L2_BYTES;
+    rates->same = FIRING_PS;
+    rates->worker = MESSAGE_PS;
+    const double start = measure_seconds();
+    weir_status status = weir_predict(plan, rates, &p);
+    f->predict_s = measure_seconds() - start;
+    f->firings = status ? 0 : p.firings;
+    weir_rates_free(rates);
+    return status;
+}
+
 static weir_status take_figures(const weir_plan *plan, figures *f)
 {
     void *bytes = NULL;
-    weir_status status = plan_encode(plan, &bytes, &f->plan_bytes);
+    weir_status status = predict(plan, f);
+    status = status ? status : plan_encode(plan, &bytes, &f->plan_bytes);
     f->ports = plan->ports_count;
     free(bytes);
     return status;
@@ -73,12 +98,13 @@ static void write_size(bool json, bool first, const size *s, const figures *f, F
 {
     if (json)
         fprintf(to, "%s{\"layers\": %d, \"dp\": %d, \"tp\": %d, \"pp\": %d, \"devices\": %lld, \"compile_s\": %.4f, "
-                "\"plan_bytes\": %zu, \"ports\": %u}", first ? "" : ", ", s->layers, s->dp, s->tp, s->pp, (long long)devices_of(s),
-                f->compile_s, f->plan_bytes, f->ports);
+                "\"predict_s\": %.4f, \"predicted_firings\": %lld, \"plan_bytes\": %zu, \"ports\": %u}", first ? "" : ", ",
+                s->layers, s->dp, s->tp, s->pp, (long long)devices_of(s), f->compile_s, f->predict_s, (long long)f->firings,
+                f->plan_bytes, f->ports);
     else
-        fprintf(to, "%s%6d %4d x %2d x %2d %7lld %9.3f %11zu %10u\n",
-                first ? "layers dp x tp x pp devices compile_s  plan_bytes      ports\n" : "", s->layers, s->dp, s->tp,
-                s->pp, (long long)devices_of(s), f->compile_s, f->plan_bytes, f->ports);
+        fprintf(to, "%s%6d %4d x %2d x %2d %7lld %9.3f %9.3f %8lld %11zu %10u\n",
+                first ? "layers dp x tp x pp devices compile_s predict_s  firings  plan_bytes      ports\n" : "", s->layers, s->dp, s->tp,
+                s->pp, (long long)devices_of(s), f->compile_s, f->predict_s, (long long)f->firings, f->plan_bytes, f->ports);
     fflush(to);
 }
 

@@ -1,4 +1,5 @@
 /* Plans played against a clock with made-up times, and the cycle that bounds them. */
+#include "graph/plan/form/build.h"
 #include "graph/time/clock.h"
 #include "graph/time/period.h"
 #include "tests/support/effort.h"
@@ -22,6 +23,8 @@ typedef struct made {
     period_firing *firings;
     uint64_t count;
     const uint32_t *slots;
+    uint32_t cores;             /* that all workers share; 0: each has its own */
+    uint64_t stream, busy;      /* how much longer a firing takes beside others: thousandths */
 } made;
 
 static uint64_t drawn(uint64_t key, uint64_t counter, uint64_t below)
@@ -29,11 +32,17 @@ static uint64_t drawn(uint64_t key, uint64_t counter, uint64_t below)
     return (uint64_t)(weir_random_uniform(key, counter) * (float)below);
 }
 
-static uint64_t duration(void *ctx, uint32_t actor, uint32_t firing)
+static uint64_t alone(const made *m, uint32_t actor)
+{
+    return m->scale * (1 + drawn(m->key, actor, 1 << 20));
+}
+
+static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     const made *m = ctx;
+    const uint64_t ps = alone(m, actor);
     (void)firing;
-    return m->scale * (1 + drawn(m->key, actor, 1 << 20));
+    return (share_work){ps, ps * m->stream / 1000, ps * m->busy / 1000, m->stream ? ps / m->scale : 0};
 }
 
 static uint64_t message_alone(void *ctx, uint32_t port, bool freed)
@@ -67,21 +76,32 @@ static void deal(made *m)
 
 static clock_result play(made *m)
 {
+    static const uint32_t first_host[WORKERS_MAX] = {0};
+    const share_host host = {.cores = m->cores, .bytes_s = UINT64_C(1000000000000) / m->scale};
     clock_result result;
     deal(m);
     m->count = 0;
     const clock_spec spec = {.plan = m->plan, .worker = m->worker, .workers = m->workers, .ctx = m, .duration = duration, .message = message,
-                             .fired = fired, .slots = m->slots};
+                             .fired = fired, .slots = m->slots, .host = &host, .hosts = m->cores > 0, .host_of = first_host};
     cr_assert_eq(clock_play(&spec, &result), WEIR_OK, "%s", weir_error());
     free(result.busy);
     return result;
+}
+
+/* Every other time workers share one to three cores, and half of these slow each other down. */
+static void share_on(made *m, uint64_t key)
+{
+    m->cores = (uint32_t)(key % 2 ? 1 + key / 2 % 3 : 0);
+    m->stream = key % 4 == 3 ? 700 : 0;
+    m->busy = key % 4 == 3 ? 300 : 0;
 }
 
 static double cycle(made *m, const clock_result *played)
 {
     period_result result;
     const period_spec spec = {.plan = m->plan, .firings = m->firings, .count = m->count, .steps = played->steps,
-                              .unroll = played->repeat ? played->repeat : 1, .workers = m->workers, .ctx = m, .message = message_alone, .slots = m->slots};
+                              .unroll = played->repeat ? played->repeat : 1, .period = played->period * (m->key % 3 > 0), /* 0: not known */
+                              .workers = m->workers, .ctx = m, .message = message_alone, .slots = m->slots};
     cr_assert_eq(period_find(&spec, &result), WEIR_OK, "%s", weir_error());
     cr_assert_gt(result.count, 0);
     uint64_t around = 0;
@@ -122,6 +142,7 @@ Test(clock, the_critical_cycle_takes_as_long_as_a_step, .timeout = 300)
         made m = begin(seed);
         for (uint64_t t = 0; t < TIMES; t++) {
             m.key = 1000 * seed + t;
+            share_on(&m, t);
             const clock_result played = play(&m);
             if (!played.repeat)
                 continue;
@@ -142,12 +163,15 @@ Test(clock, times_that_are_three_times_as_long_make_steps_three_times_as_long, .
 {
     for (uint64_t seed = 1; seed <= EFFORT(40, 10, 5); seed++) {
         made m = begin(seed);
+        share_on(&m, seed);
         const clock_result once = play(&m);
         m.scale = 3;
         const clock_result thrice = play(&m);
         cr_expect_eq(thrice.steps, once.steps);
-        for (uint32_t s = 0; s < once.steps; s++)
-            cr_expect_eq(thrice.end[s], 3 * once.end[s]);
+        for (uint32_t s = 0; s < once.steps; s++) { /* where cores are shared, each change of speed rounds to a picosecond */
+            const double wanted = 3 * (double)once.end[s], off = fabs((double)thrice.end[s] - wanted);
+            cr_expect(off <= (m.cores ? 1e-5 * wanted : 0), "model %d", (int)seed);
+        }
         end(&m);
     }
 }
@@ -156,6 +180,7 @@ Test(clock, workers_that_are_numbered_otherwise_change_nothing, .timeout = 120)
 {
     for (uint64_t seed = 1; seed <= EFFORT(40, 10, 5); seed++) {
         made m = begin(seed);
+        share_on(&m, seed);
         const clock_result before = play(&m);
         m.turned = 1 + (uint32_t)seed % 3;
         const clock_result after = play(&m);
@@ -214,10 +239,105 @@ Test(clock, a_pipeline_of_two_workers_is_as_fast_as_the_slower_one, .timeout = 3
     uint64_t sums[WORKERS_MAX] = {0}, most = 0;
     for (uint32_t a = 0; a < m.plan->actors_count; a++)
         if (m.plan->queues[m.plan->actors[a].queue.i].kind != PLAN_OUTSIDE)
-            sums[m.worker[m.plan->actors[a].queue.i]] += m.plan->actors[a].fires * duration(&m, a, 0);
+            sums[m.worker[m.plan->actors[a].queue.i]] += m.plan->actors[a].fires * alone(&m, a);
     for (int w = 0; w < WORKERS_MAX; w++)
         most = sums[w] > most ? sums[w] : most;
     cr_expect_geq(played.period, most);
     expect_same(played.period, cycle(&m, &played), "the cycle");
+    end(&m);
+}
+
+/* So many devices with an actor each, and nothing between them: their workers are always busy. */
+static made apart(uint32_t devices)
+{
+    plan_builder *builder = plan_builder_new();
+    cr_assert_not_null(builder);
+    plan_builder_plan(builder)->micro_batches = 1;
+    plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
+    for (uint32_t i = 0; i < devices; i++) {
+        plan_add_spaces(builder, (plan_space){.kind = WEIR_CPU, .index = i, .name = plan_add_text(builder, "cpu")});
+        plan_add_queues(builder, (plan_queue){.space = {i}, .kind = PLAN_COMPUTE, .name = plan_add_text(builder, "queue")});
+        plan_add_actors(builder, (plan_actor){.queue = {i}, .name = plan_add_text(builder, "actor"), .fires = 1});
+    }
+    made m = {.scale = 1, .key = 1, .workers = devices, .plan = plan_builder_finish(builder, NULL),
+              .firings = malloc(FIRINGS_MAX * sizeof *m.firings)};
+    cr_assert_not_null(m.plan);
+    return m;
+}
+
+static share_work equal(void *ctx, uint32_t actor, uint32_t firing)
+{
+    const made *m = ctx;
+    (void)actor, (void)firing;
+    return (share_work){6000000, 6000 * m->stream, 6000 * m->busy, 6000000};
+}
+
+/* The first step of workers that are always busy with firings of six microseconds, each of which takes the whole bandwidth. */
+static uint64_t first_step(uint32_t devices, uint32_t cores, uint64_t stream, uint64_t busy)
+{
+    static const uint32_t first_host[WORKERS_MAX] = {0}, worker[WORKERS_MAX] = {0, 1, 2, 3, 4, 5};
+    const share_host host = {cores, 1000000000000};
+    made m = apart(devices);
+    m.stream = stream, m.busy = busy;
+    clock_result result;
+    const clock_spec spec = {.plan = m.plan, .worker = worker, .workers = devices, .ctx = &m, .duration = equal, .message = message, .host = &host,
+                             .hosts = 1, .host_of = first_host};
+    cr_assert_eq(clock_play(&spec, &result), WEIR_OK, "%s", weir_error());
+    cr_expect_eq(result.period, result.end[0]);
+    free(result.busy);
+    end(&m);
+    return result.end[0];
+}
+
+Test(clock, workers_beyond_the_cores_take_turns, .timeout = 30)
+{
+    cr_expect_eq(first_step(1, 1, 0, 0), 6000000);
+    cr_expect_eq(first_step(2, 1, 0, 0), 12000000);
+    cr_expect_eq(first_step(2, 2, 0, 0), 6000000);
+    cr_expect_eq(first_step(3, 2, 0, 0), 9000000);
+    cr_expect_eq(first_step(4, 2, 0, 0), 12000000);
+    cr_expect_eq(first_step(5, 3, 0, 0), 10000000);
+    cr_expect_eq(first_step(6, 8, 0, 0), 6000000);
+}
+
+Test(clock, neighbours_slow_a_firing_by_as_much_as_was_measured, .timeout = 30)
+{
+    cr_expect_eq(first_step(1, 2, 500, 250), 6000000, "no neighbour");
+    cr_expect_eq(first_step(2, 2, 500, 0), 9000000, "the bandwidth is gone");
+    cr_expect_eq(first_step(2, 2, 0, 250), 7500000, "the other core is busy");
+    cr_expect_eq(first_step(2, 3, 0, 250), 6750000, "one of two others is busy");
+    cr_expect_eq(first_step(4, 2, 500, 250), 21000000, "half of the time of a core, at 4/7 of its speed");
+}
+
+Test(clock, no_step_is_shorter_than_its_work_on_all_cores, .timeout = 60)
+{
+    for (uint64_t seed = 1; seed <= EFFORT(40, 10, 5); seed++) {
+        made m = begin(seed);
+        m.cores = 1 + (uint32_t)seed % 3;
+        const clock_result played = play(&m);
+        uint64_t sum = 0;
+        for (uint32_t a = 0; a < m.plan->actors_count; a++)
+            if (m.plan->queues[m.plan->actors[a].queue.i].kind != PLAN_OUTSIDE)
+                sum += m.plan->actors[a].fires * alone(&m, a);
+        cr_expect(!played.repeat || (played.period + 1) * m.cores >= sum, "model %d", (int)seed);
+        end(&m);
+    }
+}
+
+Test(clock, rates_of_years_are_refused, .timeout = 30)
+{
+    made m = begin(3);
+    clock_result result;
+    m.scale = UINT64_MAX >> 20;
+    for (m.cores = 0; m.cores < 3; m.cores++) {
+        static const uint32_t first_host[WORKERS_MAX] = {0};
+        const share_host host = {.cores = m.cores, .bytes_s = 1};
+        deal(&m);
+        const clock_spec spec = {.plan = m.plan, .worker = m.worker, .workers = m.workers, .ctx = &m, .duration = duration, .message = message,
+                                 .host = &host, .hosts = m.cores > 0, .host_of = first_host};
+        cr_expect_eq(clock_play(&spec, &result), WEIR_E_ARGUMENT);
+        cr_expect(strstr(weir_error(), "longer than 50 days"), "%s", weir_error());
+        free(result.busy);
+    }
     end(&m);
 }

@@ -22,9 +22,11 @@ static weir_rates *made_up(void)
 {
     weir_rates *r = rates_new();
     cr_assert_not_null(r);
-    cr_assert(rates_add(r, &(time_call){.text = "b a=1 f32:2>f32:2", .ps = {5, 6, 7}, .flops = 8, .bytes = 16, .samples = 9}));
+    cr_assert(rates_add(r, &(time_call){.text = "b a=1 f32:2>f32:2", .ps = {5, 6, 7}, .band = 9, .core = 6, .flops = 8, .bytes = 16, .samples = 9}));
     cr_assert(rates_add(r, &(time_call){.text = "a a=1 f32:2>f32:2", .ps = {1, 2, 3}, .samples = 3}));
     r->l2 = 1 << 20, r->l3 = 1 << 25, r->same = 10000, r->worker = 200000, r->process = 300000, r->cores = 2, r->noise_p50 = 1004, r->noise_p90 = 1100;
+    r->threads[r->threads_count++] = (rates_threads){1, 1000, 5000};
+    r->threads[r->threads_count++] = (rates_threads){4, 3000, 20000};
     strcpy(r->level, "v4");
     return r;
 }
@@ -40,6 +42,9 @@ Test(rates, a_file_is_read_as_it_was_written, .timeout = 30)
     cr_expect_eq(again_bytes, bytes);
     cr_expect_str_eq(again, text);
     cr_expect_eq(rates_find(read, "b a=1 f32:2>f32:2")->ps[TIME_FAR], 7);
+    cr_expect_eq(rates_find(read, "b a=1 f32:2>f32:2")->band, 9);
+    cr_expect_eq(rates_bytes_s(read, 3), 1000, "of fewer threads");
+    cr_expect_eq(rates_bytes_s(read, 4), 3000);
     cr_expect_null(rates_find(read, "c"));
     cr_expect(strstr(text, "call warm=1 ") < strstr(text, "call warm=5 "), "calls are sorted");
     free(text), free(again);
@@ -72,6 +77,7 @@ Test(rates, a_wrong_line_is_named, .timeout = 30)
         const char *from, *to, *says;
     } wrong[] = {{"caches l2", "cashes l2", "my.rates:4: a line begins with"},
                  {"l3=", "l4=", "my.rates:4: a number is missing"},
+                 {"threads count=4", "threads=4", "my.rates:9: a line begins with"},
                  {"warm=5", "warm=x", "my.rates:3: a number is missing"},
                  {"b a=1", "a a=1", "my.rates:3: the call is there twice"},
                  {"warm=5", "warm=99999999999999999999", "my.rates:3: a number is larger"},
@@ -128,7 +134,9 @@ Test(rates, all_calls_of_a_plan_are_measured, .timeout = 120)
     for (uint32_t i = 0; i < rates->call_count; i++) {
         const time_call *call = &rates->calls[i];
         cr_expect(call->ps[TIME_WARM] && call->ps[TIME_WARM] <= call->ps[TIME_NEAR] && call->ps[TIME_NEAR] <= call->ps[TIME_FAR], "%s", call->text);
+        cr_expect(call->band >= call->ps[TIME_FAR] && call->core >= call->ps[TIME_WARM], "%s", call->text);
     }
+    cr_expect_gt(rates->threads_count, 0);
     cr_expect_gt(rates->same, 0);
     cr_expect_gt(rates->worker, 0);
     cr_assert_eq(weir_predict(plan, rates, &p), WEIR_OK, "%s", weir_error());
@@ -159,6 +167,66 @@ Test(rates, a_what_if_that_cannot_be_is_one_sentence, .timeout = 30)
     }
     cr_expect_eq(weir_predict(plan, rates, &p, .program = "eval"), WEIR_E_ARGUMENT);
     cr_expect(strstr(weir_error(), "no program \"eval\""), "%s", weir_error());
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
+/* Two devices with a relu each, which nobody waits for. */
+static weir_plan *two_devices(void)
+{
+    weir_graph *g = weir_graph_new("two");
+    WEIR_ON(weir_mesh_new(g, "cpu:0-1"))
+        weir_fetch(weir_relu(weir_input(g, WEIR_F32, {64, 1024}, .name = "x", .sbp = {WEIR_S(0)})), .name = "y");
+    weir_plan *plan = weir_compile(g);
+    weir_graph_free(g);
+    cr_assert_not_null(plan, "%s", weir_error());
+    return plan;
+}
+
+static double step_on(const weir_plan *plan, const weir_rates *rates, int workers)
+{
+    weir_prediction p;
+    cr_assert_eq(weir_predict(plan, rates, &p, .workers = workers), WEIR_OK, "%s", weir_error());
+    return p.step_s;
+}
+
+Test(rates, calls_take_longer_beside_others_only_as_measured_and_only_on_several_workers, .timeout = 60)
+{
+    weir_plan *plan = two_devices();
+    weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1, .noisy = true);
+    cr_assert_not_null(rates, "%s", weir_error());
+    rates->cores = 2;
+    for (uint32_t i = 0; i < rates->call_count; i++)
+        rates->calls[i].core = rates->calls[i].ps[TIME_WARM], rates->calls[i].band = rates->calls[i].ps[TIME_FAR];
+    const double one = step_on(plan, rates, 1), two = step_on(plan, rates, 2);
+    for (uint32_t i = 0; i < rates->call_count; i++)
+        rates->calls[i].core += 10 * rates->calls[i].ps[TIME_FAR], rates->calls[i].band += 10 * rates->calls[i].ps[TIME_FAR];
+    cr_expect_eq(step_on(plan, rates, 1), one);
+    cr_expect_gt(step_on(plan, rates, 2), 1.5 * two);
+    rates->cores = 1;
+    cr_expect_geq(step_on(plan, rates, 2), 0.99 * one, "two workers share the core");
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
+Test(rates, numbers_at_their_limits_are_answered, .timeout = 60)
+{
+    weir_plan *plan = two_devices();
+    weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1, .noisy = true);
+    weir_prediction p;
+    cr_assert_not_null(rates, "%s", weir_error());
+    const uint64_t limits[] = {0, UINT64_MAX >> 8};
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+            for (uint32_t i = 0; i < rates->call_count; i++)
+                rates->calls[i] = (time_call){rates->calls[i].text, {limits[a], limits[a], limits[a]}, limits[b], limits[b], limits[b],
+                                               limits[a], 1};
+            rates->cores = rates->l2 = rates->l3 = rates->same = rates->worker = rates->process = limits[b];
+            for (uint32_t t = 0; t < rates->threads_count; t++)
+                rates->threads[t] = (rates_threads){limits[b], limits[a], limits[b]};
+            const weir_status status = weir_predict(plan, rates, &p, .workers = 2, .set = (const char *[]){"speed(cpu:0)=0.001", NULL});
+            cr_expect(status == WEIR_OK || (status == WEIR_E_ARGUMENT && strstr(weir_error(), "longer than 50 days")), "%s", weir_error());
+        }
     weir_rates_free(rates);
     weir_plan_free(plan);
 }
