@@ -1,68 +1,366 @@
 /* graph/time/line.c: see the header. */
 #include "graph/time/line.h"
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread/branch.h"
+#include "graph/plan/form/view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static uint32_t producer_rank(const lines *l, uint32_t port)
+#define PS_MOST (UINT64_MAX >> 8)
+#define FLUSH_BYTES (UINT64_C(256) << 10) /* a worker writes so many itself (transport/net/out.c) */
+
+/* ---- the link of two ranks ---- */
+
+static bool on_one_host(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return plan_rank_of(l->plan, l->plan->regsts[l->plan->ports[port].regst.i].producer.i);
+    return !s->per_host || a / s->per_host == b / s->per_host;
 }
 
-static uint32_t reader_rank(const lines *l, uint32_t port)
+static bool share_memory(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return plan_rank_of(l->plan, l->plan->ports[port].actor.i);
+    return on_one_host(s, a, b) && (!s->carrier || !strcmp(s->carrier, "shm"));
 }
 
-/* How long the bytes of a register's value take to pass. */
-static uint64_t passing(const lines *l, uint32_t port)
+static time_carrier carrier_of(const lines_spec *s)
 {
-    const plan_regst *regst = &l->plan->regsts[l->plan->ports[port].regst.i];
-    double bits = 0;
-    for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
-        bits += 8 * (double)plan_tensor_bytes(&l->plan->tensors[t]);
-    return l->changes->bits_s ? (uint64_t)(bits * TIME_PS_S / (double)l->changes->bits_s) : 0;
+    const bool ucx = s->carrier && !strcmp(s->carrier, "ucx");
+    return s->no_key ? (ucx ? TIME_UCX : TIME_TCP) : ucx ? TIME_UCX_KEY : TIME_TCP_KEY;
 }
 
-static uint64_t latency(const lines *l)
+/* As it was measured; NULL: it was not, or is no link. */
+static const time_link *measured(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return l->changes->has_latency ? l->changes->latency_ps : l->rates->process;
+    const time_link *link = &s->rates->links[on_one_host(s, a, b) ? TIME_LOOPBACK : TIME_HOSTS][carrier_of(s)];
+    return share_memory(s, a, b) || !link->once.count ? NULL : link;
+}
+
+static uint64_t passing(const changes *c, uint64_t bytes)
+{
+    const double ps = 8 * (double)bytes * TIME_PS_S / (double)c->bits_s;
+    return ps < (double)PS_MOST ? (uint64_t)ps : PS_MOST;
+}
+
+/* From the end of the producer's firing to the reader's on an idle line; all of it, whoever pays. */
+static uint64_t once(const lines *l, uint32_t at, uint64_t bytes)
+{
+    const changes *c = l->spec.changes;
+    const time_link *link = measured(&l->spec, l->lines[at].from, l->lines[at].to);
+    const uint64_t least = link ? curve_at(&link->once, 0) : l->spec.rates->process;
+    return (c->has_latency ? c->latency_ps : least) + (c->bits_s ? passing(c, bytes) : link ? curve_at(&link->once, bytes) - least : 0);
+}
+
+static uint64_t occupies(const lines *l, uint32_t at, uint64_t bytes)
+{
+    const changes *c = l->spec.changes;
+    const time_link *link = measured(&l->spec, l->lines[at].from, l->lines[at].to);
+    return c->bits_s ? passing(c, bytes) : link ? curve_at(&link->stream, bytes) : 0;
+}
+
+/* ---- messages ---- */
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
 {
-    if (producer_rank(l, port) == reader_rank(l, port))
-        return l->rates->worker;
-    return latency(l) + (freed ? 0 : passing(l, port));
+    const struct crossing *c = &l->port[port], *leader = &l->port[c->leader];
+    const plan_regst *regst = &l->spec.plan->regsts[l->spec.plan->ports[port].regst.i];
+    if (c->there == PLAN_NONE)
+        return plan_rank_of(l->spec.plan, regst->producer.i) == plan_rank_of(l->spec.plan, l->spec.plan->ports[port].actor.i)
+                   ? l->spec.rates->worker
+                   : l->spec.rates->process;
+    return freed ? once(l, c->back, 0) : once(l, c->there, leader->bytes) - leader->sends - leader->receives;
+}
+
+static uint64_t send_value(lines *l, struct crossing *c, uint64_t now)
+{
+    line *x = &l->lines[c->there];
+    const uint64_t begin = later(now - c->sends, x->free_at), takes = occupies(l, c->there, c->bytes);
+    x->free_at = begin + takes;
+    x->busy += takes;
+    x->bytes += c->bytes;
+    x->arrived = later(begin + once(l, c->there, c->bytes), x->arrived);
+    return x->arrived - c->receives;
+}
+
+static uint64_t send_free(lines *l, const struct crossing *c, uint64_t now)
+{
+    line *x = &l->lines[c->back];
+    x->arrived = later(later(now, x->free_at) + once(l, c->back, 0), x->arrived);
+    return x->arrived;
 }
 
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
 {
-    const uint32_t from = producer_rank(l, port), to = reader_rank(l, port);
-    if (from == to || freed || !l->changes->bits_s)
+    struct crossing *c = &l->port[port];
+    if (c->there == PLAN_NONE)
         return lines_alone(l, port, freed);
-    const uint32_t first = l->first[port];
-    if (first == port) {
-        uint64_t *free_at = &l->free_at[from * l->plan->ranks + to];
-        *free_at = (*free_at > now ? *free_at : now) + passing(l, port);
-        l->arrives[port] = *free_at + latency(l);
-    }
-    return l->arrives[first] > now ? l->arrives[first] - now : 0;
+    if (!freed && c->leader == port)
+        c->arrives = send_value(l, c, now);
+    const uint64_t arrives = freed ? send_free(l, c, now) : l->port[c->leader].arrives;
+    return arrives > now ? arrives - now : 0;
 }
 
-weir_status lines_open(lines *l, const weir_plan *plan, const weir_rates *rates, const changes *set)
+uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing)
 {
-    *l = (lines){.plan = plan, .rates = rates, .changes = set};
-    l->first = calloc(plan->ports_count + (size_t)1, sizeof *l->first);
-    l->arrives = calloc(plan->ports_count + (size_t)1, sizeof *l->arrives);
-    l->free_at = calloc((size_t)plan->ranks * plan->ranks + 1, sizeof *l->free_at);
-    if (!l->first || !l->arrives || !l->free_at) {
-        lines_close(l);
-        return error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", plan->ranks);
+    const plan_actor *of = &l->spec.plan->actors[actor];
+    uint64_t ps = 0;
+    for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
+        ps += (firing + 1) % l->spec.plan->regsts[r].fill ? 0 : l->sends[r];
+    for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
+        ps += l->port[p].leader == p && firing % l->spec.plan->ports[p].hold == 0 ? l->port[p].receives : 0;
+    return ps;
+}
+
+/* ---- what a port reads ---- */
+
+/* Parts of tensors, each once. */
+typedef struct parts {
+    uint64_t *hash;        /* owned */
+    uint32_t count, room;
+    uint64_t bytes;        /* of all */
+    bool failed;           /* no memory */
+} parts;
+
+static void add_part(parts *p, uint32_t tensor, const weir_view *part)
+{
+    const uint64_t bytes = (uint64_t)weir_shape_count(&part->shape) * weir_dtype_bytes(part->dtype);
+    uint64_t hash = hash_more(HASH_START, &tensor, sizeof tensor);
+    hash = hash_more(hash, part->offset, (size_t)part->shape.rank * sizeof *part->offset);
+    hash = hash_more(hash, part->shape.dim, (size_t)part->shape.rank * sizeof *part->shape.dim);
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->hash[i] == hash)
+            return;
+    if (p->count == p->room) {
+        const uint32_t room = p->room ? 2 * p->room : 16;
+        uint64_t *grown = realloc(p->hash, room * sizeof *grown);
+        p->failed |= !grown;
+        if (!grown)
+            return;
+        p->hash = grown;
+        p->room = room;
     }
-    weir_status status = plan_branches(plan, PLAN_NONE, NULL, NULL, l->first);
+    p->hash[p->count] = hash;
+    p->count += bytes > 0;
+    p->bytes += bytes;
+}
+
+static void add_kernel(parts *to, const weir_plan *plan, uint32_t kernel, uint32_t port)
+{
+    const plan_kernel *of = &plan->kernels[kernel];
+    const weir_op *op = weir_op_find(plan_text(plan, of->op));
+    plan_call call;
+    plan_call_begin(&call, plan, of);
+    for (uint32_t i = 0; i < of->in.count; i++) {
+        const plan_operand *operand = &plan->operands[of->in.first + i];
+        if (operand->port.i != port || plan->tensors[operand->tensor.i].home != PLAN_IN_REGST)
+            continue;
+        weir_view part = call.in[i];
+        if (op && op->reads)
+            op->reads(&call.args, (int)i, &part);
+        part.shape.rank = call.in[i].shape.rank;
+        add_part(to, operand->tensor.i, plan_view_within(&part, &call.in[i]) ? &part : &call.in[i]);
+    }
+}
+
+/* A function of the program reads all. */
+static void add_port(parts *to, const weir_plan *plan, uint32_t port)
+{
+    const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
+    const plan_range *tensors = &plan->regsts[plan->ports[port].regst.i].tensors;
+    to->count = 0;
+    to->bytes = 0;
+    for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
+        add_kernel(to, plan, k, port);
+    for (uint32_t t = tensors->first; plan->queues[actor->queue.i].kind == PLAN_OUTSIDE && t < tensors->first + tensors->count; t++) {
+        const weir_view whole = plan_view_of(&plan->tensors[t]);
+        add_part(to, t, &whole);
+    }
+}
+
+/* ---- which lines there are ---- */
+
+typedef struct ends {
+    uint32_t from, to;     /* ranks */
+} ends;
+
+static ends ends_of(const weir_plan *plan, uint32_t port)
+{
+    const plan_port *of = &plan->ports[port];
+    return (ends){plan_rank_of(plan, plan->regsts[of->regst.i].producer.i), plan_rank_of(plan, of->actor.i)};
+}
+
+/* Whether its values pass over a line. With a change of the link also those of ranks that could share memory. */
+static bool crosses(const lines_spec *s, uint32_t port)
+{
+    if (!plan_port_counts(s->plan, &s->plan->ports[port]))
+        return false;
+    const ends e = ends_of(s->plan, port);
+    return e.from != e.to && (s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to));
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    const line *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static bool number_lines(lines *l)
+{
+    const weir_plan *plan = l->spec.plan;
+    uint32_t kept = 0;
+    l->lines = calloc(2 * (size_t)plan->ports_count + 1, sizeof *l->lines);
+    for (uint32_t p = 0; l->lines && p < plan->ports_count; p++) {
+        if (!crosses(&l->spec, p))
+            continue;
+        const ends e = ends_of(plan, p);
+        l->lines[l->count++] = (line){.from = e.from, .to = e.to};
+        l->lines[l->count++] = (line){.from = e.to, .to = e.from};
+    }
+    if (l->count)
+        qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
+    for (uint32_t i = 0; i < l->count; i++)
+        if (!kept || compare_lines(&l->lines[kept - 1], &l->lines[i]))
+            l->lines[kept++] = l->lines[i];
+    l->count = kept;
+    return l->lines;
+}
+
+static uint32_t line_of(const lines *l, uint32_t from, uint32_t to)
+{
+    const line key = {.from = from, .to = to};
+    return (uint32_t)((const line *)bsearch(&key, l->lines, l->count, sizeof *l->lines, compare_lines) - l->lines);
+}
+
+/* ---- who pays for bytes ---- */
+
+/* Whether the workers of the ranks on a host have all of its cores, so that none is left for threads of the network. */
+static bool cores_are_full(const lines_spec *s, uint32_t rank)
+{
+    const uint64_t ranks = s->per_host && s->per_host < s->plan->ranks ? s->per_host : s->plan->ranks;
+    return ranks * s->workers[rank] >= (s->rates->cores ? s->rates->cores : 1);
+}
+
+static uint64_t at_most(unsigned __int128 value, uint64_t most)
+{
+    return value < most ? (uint64_t)value : most;
+}
+
+/* Threads of the program are not among those that are predicted. */
+static bool is_outside(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+}
+
+static void set_costs(lines *l, uint32_t port)
+{
+    struct crossing *c = &l->port[port];
+    const lines_spec *s = &l->spec;
+    const plan_regst *regst = &s->plan->regsts[s->plan->ports[port].regst.i];
+    const ends e = ends_of(s->plan, port);
+    const time_link *link = measured(s, e.from, e.to);
+    const uint64_t all = once(l, c->there, c->bytes), written = cores_are_full(s, e.from) || c->bytes < FLUSH_BYTES ? c->bytes : FLUSH_BYTES;
+    if (link && !is_outside(s->plan, regst->producer.i))
+        c->sends = at_most((unsigned __int128)link->sends * written, all);
+    if (link && !is_outside(s->plan, s->plan->ports[port].actor.i) && cores_are_full(s, e.to))
+        c->receives = at_most((unsigned __int128)link->receives * c->bytes, all - c->sends);
+    l->sends[s->plan->ports[port].regst.i] += c->sends;
+}
+
+/* ---- life ---- */
+
+/* The leader of a port that reads the same as an earlier one; earlier[p] is the port before it that reads the register. */
+static uint32_t leader_of(const lines *l, uint32_t port, const uint32_t *earlier, const uint64_t *reads)
+{
+    for (uint32_t p = earlier[port]; p != PLAN_NONE; p = earlier[p])
+        if (l->port[p].there == l->port[port].there && reads[p] == reads[port])
+            return l->port[p].leader;
+    return port;
+}
+
+static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads)
+{
+    struct crossing *c = &l->port[port];
+    const ends e = ends_of(l->spec.plan, port);
+    c->there = line_of(l, e.from, e.to);
+    c->back = line_of(l, e.to, e.from);
+    add_port(read, l->spec.plan, port);
+    reads[port] = hash_more(HASH_START, read->hash, read->count * sizeof *read->hash);
+    c->leader = leader_of(l, port, earlier, reads);
+    c->bytes = read->bytes;
+    if (c->leader == port)
+        set_costs(l, port);
+}
+
+static bool set_crossings(lines *l)
+{
+    const weir_plan *plan = l->spec.plan;
+    parts read = {.hash = NULL};
+    uint32_t *last = malloc((plan->regsts_count + (size_t)1) * sizeof *last), *earlier = malloc((plan->ports_count + (size_t)1) * sizeof *earlier);
+    uint64_t *reads = calloc(plan->ports_count + (size_t)1, sizeof *reads);
+    bool ok = last && earlier && reads;
+    if (ok)
+        memset(last, 0xff, plan->regsts_count * sizeof *last);
+    for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
+        l->port[p] = (struct crossing){.there = PLAN_NONE, .back = PLAN_NONE, .leader = p};
+        earlier[p] = last[plan->ports[p].regst.i];
+        last[plan->ports[p].regst.i] = p;
+        if (crosses(&l->spec, p))
+            set_crossing(l, p, &read, earlier, reads);
+        ok = !read.failed;
+    }
+    free(last);
+    free(earlier);
+    free(reads);
+    free(read.hash);
+    return ok;
+}
+
+/* A line whose link nobody measured needs a change that says all of it. */
+static weir_status check_links(const lines *l)
+{
+    const lines_spec *s = &l->spec;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const uint32_t from = l->lines[i].from, to = l->lines[i].to;
+        const bool near = on_one_host(s, from, to);
+        if (s->carrier && !strcmp(s->carrier, "shm") && !near)
+            return error_set(WEIR_E_ARGUMENT, "%s: shared memory does not reach from rank %u to rank %u on another host; choose tcp or ucx", s->call,
+                             from, to);
+        if (share_memory(s, from, to) || measured(s, from, to) || (s->changes->bits_s && s->changes->has_latency))
+            continue;
+        return error_set(WEIR_E_ARGUMENT, "%s: the rates have no link %s %s from rank %u to rank %u: %s, or set bandwidth= and latency=", s->call,
+                         time_apart_names[near ? TIME_LOOPBACK : TIME_HOSTS], time_carrier_names[carrier_of(s)], from, to,
+                         near ? "weir measure --links measures it" : "weir measure --link measures it on two hosts");
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_carrier(const lines_spec *s)
+{
+    if (!s->carrier || !strcmp(s->carrier, "shm") || !strcmp(s->carrier, "tcp") || !strcmp(s->carrier, "ucx"))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "%s: there is no carrier \"%s\"; allowed: shm, tcp, ucx", s->call, s->carrier);
+}
+
+weir_status lines_open(lines *l, const lines_spec *spec)
+{
+    *l = (lines){.spec = *spec};
+    weir_status status = check_carrier(spec);
+    if (status)
+        return status;
+    l->port = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->port);
+    l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
+    if (!l->port || !l->sends || !number_lines(l))
+        status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
+    status = status ? status : check_links(l);
+    if (!status && !set_crossings(l))
+        status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     if (status)
         lines_close(l);
     return status;
@@ -70,8 +368,8 @@ weir_status lines_open(lines *l, const weir_plan *plan, const weir_rates *rates,
 
 void lines_close(lines *l)
 {
-    free(l->first);
-    free(l->arrives);
-    free(l->free_at);
-    *l = (lines){0};
+    free(l->lines);
+    free(l->port);
+    free(l->sends);
+    *l = (lines){.lines = NULL};
 }

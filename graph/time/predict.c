@@ -5,6 +5,7 @@
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread/deal.h"
+#include "graph/plan/spread/spread.h"
 #include "graph/time/change.h"
 #include "graph/time/clock.h"
 #include "graph/time/duration.h"
@@ -16,12 +17,15 @@
 
 typedef struct prediction {
     const weir_plan *plan;
+    const weir_plan *given; /* by the caller; not spread, if it was not */
     const weir_rates *rates;
     const weir_predict_opts *opts;
+    const char *call;      /* begins sentences */
     uint32_t program;
     uint32_t *worker;      /* owned; by queue */
     uint32_t workers;
     uint32_t *rank_of;     /* owned; by worker */
+    uint32_t *computing;   /* owned; by rank: workers */
     changes changes;       /* owned, as what follows */
     durations durations;
     lines lines;
@@ -29,6 +33,18 @@ typedef struct prediction {
     uint64_t firing_count, firing_room;
     bool failed;           /* no memory */
 } prediction;
+
+/* Texts of the answer are those of the caller's plan; a spread one has more queues, outside of all workers. */
+static const char *text_of(const prediction *p, plan_str text)
+{
+    return text.i < p->given->strings_count ? plan_text(p->given, text) : "";
+}
+
+static const char *queue_name(const prediction *p, uint32_t queue)
+{
+    const plan_queue *of = &p->plan->queues[queue];
+    return text_of(p, of->name.i < p->given->strings_count ? of->name : p->plan->spaces[of->space.i].name);
+}
 
 /* ---- workers ---- */
 
@@ -43,6 +59,7 @@ static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
             p->worker[q] += p->workers;
     for (uint32_t w = 0; !status && w < workers.all; w++)
         p->rank_of[p->workers++] = rank;
+    p->computing[rank] = status ? 0 : workers.compute;
     return status;
 }
 
@@ -53,7 +70,8 @@ static weir_status deal_workers(prediction *p)
     const uint32_t limit = p->opts->workers > 0 ? (uint32_t)p->opts->workers : cores;
     p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
     p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
-    weir_status status = p->worker && p->rank_of ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
+    p->computing = calloc(plan->ranks + (size_t)1, sizeof *p->computing);
+    weir_status status = p->worker && p->rank_of && p->computing ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     for (uint32_t rank = 0; !status && rank < plan->ranks; rank++)
         status = deal_rank(p, rank, limit);
     return status;
@@ -64,7 +82,8 @@ static weir_status deal_workers(prediction *p)
 static uint64_t duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
-    return p->rates->same + durations_firing(&p->durations, actor, firing) * CHANGE_SPEED / p->changes.speed[plan_actor_space(p->plan, actor).i];
+    return p->rates->same + lines_firing(&p->lines, actor, firing) +
+           durations_firing(&p->durations, actor, firing) * CHANGE_SPEED / p->changes.speed[plan_actor_space(p->plan, actor).i];
 }
 
 static uint64_t message(void *ctx, uint32_t port, bool freed, uint64_t now)
@@ -99,9 +118,9 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
     const plan_actor *of = &p->plan->actors[actor];
     const plan_queue *queue = &p->plan->queues[of->queue.i];
     record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
-    const weir_predicted_firing one = {plan_text(p->plan, of->name), plan_text(p->plan, queue->name), (int)actor, (int)(firing % of->fires),
+    const weir_predicted_firing one = {text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
                                        firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S};
-    if (p->opts->fired)
+    if (p->opts->fired && actor < p->given->actors_count)
         p->opts->fired(p->opts->ctx, &one);
 }
 
@@ -129,12 +148,34 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
     }
 }
 
-static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_edge *e)
+static int compare_busy(const void *a, const void *b)
 {
+    const line *x = a, *y = b;
+    if (x->busy != y->busy)
+        return x->busy > y->busy ? -1 : 1;
+    return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The busiest first. */
+static void conclude_lines(prediction *p, const clock_result *played, weir_prediction *to)
+{
+    line *list = p->lines.lines;
+    if (p->lines.count)
+        qsort(list, p->lines.count, sizeof *list, compare_busy);
+    for (uint32_t i = 0; i < p->lines.count && list[i].bytes; i++) {
+        if (to->lines++ < WEIR_PREDICT_LINES)
+            to->line[i] = (struct weir_predicted_line){(int)list[i].from, (int)list[i].to, (double)list[i].bytes / played->steps,
+                                                       played->span ? (double)list[i].busy / (double)played->span : 0};
+    }
+}
+
+static struct weir_predicted_bound bound_of(const prediction *p, const period_edge *e)
+{
+    const weir_plan *plan = p->plan;
     const plan_actor *actor = &plan->actors[e->from];
     const plan_range *tensors = e->port == PLAN_NONE ? NULL : &plan->regsts[plan->ports[e->port].regst.i].tensors;
-    return (struct weir_predicted_bound){plan_text(plan, actor->name), plan_text(plan, plan->queues[actor->queue.i].name),
-                                         tensors && tensors->count ? plan_text(plan, plan->tensors[tensors->first].name) : NULL,
+    return (struct weir_predicted_bound){text_of(p, actor->name), queue_name(p, actor->queue.i),
+                                         tensors && tensors->count ? text_of(p, plan->tensors[tensors->first].name) : NULL,
                                          (int)e->from_firing, e->kind, (double)e->ps / TIME_PS_S};
 }
 
@@ -150,7 +191,7 @@ static weir_status explain(const prediction *p, const clock_result *played, weir
     to->cycle_s = period.ps / TIME_PS_S;
     to->bounds = (int)period.count;
     for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
-        to->bound[i] = bound_of(p->plan, &period.cycle[i]);
+        to->bound[i] = bound_of(p, &period.cycle[i]);
     free(period.cycle);
     return status;
 }
@@ -161,13 +202,16 @@ static weir_status play(prediction *p, weir_prediction *to)
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
                              .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
-    status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    const lines_spec between = {.plan = p->plan, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
+                                .carrier = p->opts->carrier, .no_key = p->opts->no_key, .workers = p->computing, .call = p->call};
+    status = status ? status : lines_open(&p->lines, &between);
     status = status ? status : clock_play(&spec, &played);
     if (!status && p->failed)
         status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
     if (!status) {
         conclude(p, &played, to);
         status = explain(p, &played, to);
+        conclude_lines(p, &played, to); /* sorts them, so nobody asks for messages any more */
     }
     free(played.busy);
     free(p->firings);
@@ -196,23 +240,45 @@ static weir_status check_devices(const prediction *p)
     return WEIR_OK;
 }
 
+static weir_status check_ranks(const prediction *p)
+{
+    const weir_predict_opts *o = p->opts;
+    if (o->ranks < 0 || o->per_host < 0)
+        return error_set(WEIR_E_ARGUMENT, "%s: .%s is %d, and must be 1 or more", p->call, o->ranks < 0 ? "ranks" : "per_host",
+                         o->ranks < 0 ? o->ranks : o->per_host);
+    return WEIR_OK;
+}
+
+/* Predicts it as it is spread over ranks. */
+static weir_status predict(prediction *p, weir_prediction *to)
+{
+    weir_status status = find_program(p);
+    status = status ? status : check_devices(p);
+    status = status ? status : changes_read(&p->changes, p->plan, p->opts->set, p->call);
+    status = status ? status : deal_workers(p);
+    uint32_t *const worker = p->worker, *const rank_of = p->rank_of, *const computing = p->computing;
+    status = status ? status : play(p, to);
+    changes_free(&p->changes);
+    free(worker);
+    free(rank_of);
+    free(computing);
+    return status;
+}
+
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *to, const weir_predict_opts *given)
 {
     weir_predict_opts opts;
+    char call[256];
     if (error_null(plan, "weir_predict", "plan") || error_null(rates, "weir_predict", "rates") || error_null(to, "weir_predict", "prediction"))
         return WEIR_E_ARGUMENT;
     weir_status status = opts_read(&opts, sizeof opts, given, "weir_predict");
-    prediction p = {.plan = plan, .rates = rates, .opts = &opts};
-    status = status ? status : find_program(&p);
-    status = status ? status : check_devices(&p);
-    char call[256];
     text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
-    status = status ? status : changes_read(&p.changes, plan, opts.set, call);
-    status = status ? status : deal_workers(&p);
-    uint32_t *const worker = p.worker, *const rank_of = p.rank_of;
-    status = status ? status : play(&p, to);
-    changes_free(&p.changes);
-    free(worker);
-    free(rank_of);
+    prediction p = {.plan = plan, .given = plan, .rates = rates, .opts = &opts, .call = call};
+    status = status ? status : check_ranks(&p);
+    weir_plan *spread = !status && opts.ranks ? plan_spread(plan, (uint32_t)opts.ranks, 0) : NULL;
+    if (opts.ranks && !status)
+        p.plan = spread;
+    status = status ? status : p.plan ? predict(&p, to) : WEIR_E_ARGUMENT; /* the sentence is there */
+    weir_plan_free(spread);
     return status;
 }

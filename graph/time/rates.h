@@ -4,11 +4,13 @@
  *     call warm=1930000000 near=1960000000 far=2010000000 flops=805306368 bytes=2359296 n=9 matmul a=... f32:512x192,...
  *     caches l2=1048576 l3=33554432
  *     hand same=12000 worker=230000 process=410000
+ *     link loopback tcp+key sends=190 receives=210 once=64:6700000,65536:75000000 stream=64:330000,65536:33000000
  *     machine cores=2 level=native-v4
  *     noise p50=1008 p90=1100 noisy=0
  *     hash 0123456789abcdef
  *
- * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. Lines between the first and the last are
+ * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. A curve is a list of sizes and their times
+ * (graph/time/link.h); a link that was not measured has no line. Lines between the first and the last are
  * sorted; the last is the hash of those before it (FNV-1a).
  */
 #ifndef GRAPH_TIME_RATES_H
@@ -16,7 +18,7 @@
 
 #include <weir/time.h>
 
-#include <stdint.h>
+#include "graph/time/link.h"
 
 #define TIME_PS_S 1e12 /* picoseconds of a second */
 
@@ -36,6 +38,7 @@ struct weir_rates {
     uint64_t l2, l3;         /* bytes: of a core, of all of them */
     uint64_t same, worker, process; /* ps: of a firing beside its kernels; until a message is there, on another worker, in another
                                 process */
+    time_link links[TIME_APARTS][TIME_CARRIERS];
     uint64_t cores;
     char level[32];          /* of the kernels' instructions (op_level()) */
     uint64_t noise_p50, noise_p90; /* thousandths of the 10th percentile that a fixed piece of work took, by turns */
