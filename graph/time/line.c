@@ -60,6 +60,12 @@ static uint64_t occupies(const lines *l, uint32_t at, uint64_t bytes)
 
 /* ---- messages ---- */
 
+/* Threads of the program are not among those that are predicted. */
+static bool is_outside(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+}
+
 static uint64_t later(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -73,18 +79,34 @@ uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
         return plan_rank_of(l->spec.plan, regst->producer.i) == plan_rank_of(l->spec.plan, l->spec.plan->ports[port].actor.i)
                    ? l->spec.rates->worker
                    : l->spec.rates->process;
-    return freed ? once(l, c->back, 0) : once(l, c->there, leader->bytes) - leader->sends - leader->receives;
+    if (freed)
+        return once(l, c->back, 0);
+    const uint64_t all = once(l, c->there, leader->bytes);
+    return all > leader->sends ? all - leader->sends : 0;
 }
 
-static uint64_t send_value(lines *l, struct crossing *c, uint64_t now)
+static uint32_t slots_of(const lines *l, uint32_t port)
 {
+    return l->spec.changes->slots[l->spec.plan->ports[port].regst.i];
+}
+
+/* When the value number `value` of those that were sent to a leader is there. */
+static uint64_t *arrival(const lines *l, uint32_t leader, uint64_t value)
+{
+    return &l->arrives[l->port[leader].first + value % slots_of(l, leader)];
+}
+
+/* The producer's worker has written what it pays for, so its turn came before. */
+static void send_value(lines *l, uint32_t leader, uint64_t now)
+{
+    struct crossing *c = &l->port[leader];
     line *x = &l->lines[c->there];
     const uint64_t begin = later(now - c->sends, x->free_at), takes = occupies(l, c->there, c->bytes);
     x->free_at = begin + takes;
     x->busy += takes;
     x->bytes += c->bytes;
     x->arrived = later(begin + once(l, c->there, c->bytes), x->arrived);
-    return x->arrived - c->receives;
+    *arrival(l, leader, c->sent++) = x->arrived;
 }
 
 static uint64_t send_free(lines *l, const struct crossing *c, uint64_t now)
@@ -96,13 +118,25 @@ static uint64_t send_free(lines *l, const struct crossing *c, uint64_t now)
 
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
 {
-    struct crossing *c = &l->port[port];
+    const struct crossing *c = &l->port[port];
     if (c->there == PLAN_NONE)
         return lines_alone(l, port, freed);
     if (!freed && c->leader == port)
-        c->arrives = send_value(l, c, now);
-    const uint64_t arrives = freed ? send_free(l, c, now) : l->port[c->leader].arrives;
+        send_value(l, port, now);
+    const uint64_t arrives = freed ? send_free(l, c, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
     return arrives > now ? arrives - now : 0;
+}
+
+/* The reader's firing takes a value: its worker pays for it, but for the time in which it had nothing else to do. */
+static uint64_t receive(const lines *l, uint32_t port, uint32_t firing)
+{
+    const struct crossing *c = &l->port[port];
+    const uint64_t value = firing / l->spec.plan->ports[port].hold, initial = l->spec.plan->regsts[l->spec.plan->ports[port].regst.i].initial;
+    if (c->leader != port || !c->receives || value < initial || firing % l->spec.plan->ports[port].hold)
+        return 0;
+    const uint64_t arrives = *arrival(l, port, value - initial), ended = l->ended[l->spec.worker[l->spec.plan->actors[l->spec.plan->ports[port].actor.i].queue.i]];
+    const uint64_t idle = arrives > ended ? arrives - ended : 0;
+    return c->receives > idle ? c->receives - idle : 0;
 }
 
 uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing)
@@ -112,8 +146,14 @@ uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing)
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
         ps += (firing + 1) % l->spec.plan->regsts[r].fill ? 0 : l->sends[r];
     for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
-        ps += l->port[p].leader == p && firing % l->spec.plan->ports[p].hold == 0 ? l->port[p].receives : 0;
+        ps += receive(l, p, firing);
     return ps;
+}
+
+void lines_ended(lines *l, uint32_t actor, uint64_t now)
+{
+    if (!is_outside(l->spec.plan, actor))
+        l->ended[l->spec.worker[l->spec.plan->actors[actor].queue.i]] = now;
 }
 
 /* ---- what a port reads ---- */
@@ -244,18 +284,7 @@ static uint32_t line_of(const lines *l, uint32_t from, uint32_t to)
 static bool cores_are_full(const lines_spec *s, uint32_t rank)
 {
     const uint64_t ranks = s->per_host && s->per_host < s->plan->ranks ? s->per_host : s->plan->ranks;
-    return ranks * s->workers[rank] >= (s->rates->cores ? s->rates->cores : 1);
-}
-
-static uint64_t at_most(unsigned __int128 value, uint64_t most)
-{
-    return value < most ? (uint64_t)value : most;
-}
-
-/* Threads of the program are not among those that are predicted. */
-static bool is_outside(const weir_plan *plan, uint32_t actor)
-{
-    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+    return ranks * s->computing[rank] >= (s->rates->cores ? s->rates->cores : 1);
 }
 
 static void set_costs(lines *l, uint32_t port)
@@ -265,11 +294,11 @@ static void set_costs(lines *l, uint32_t port)
     const plan_regst *regst = &s->plan->regsts[s->plan->ports[port].regst.i];
     const ends e = ends_of(s->plan, port);
     const time_link *link = measured(s, e.from, e.to);
-    const uint64_t all = once(l, c->there, c->bytes), written = cores_are_full(s, e.from) || c->bytes < FLUSH_BYTES ? c->bytes : FLUSH_BYTES;
+    const uint64_t written = cores_are_full(s, e.from) || c->bytes < FLUSH_BYTES ? c->bytes : FLUSH_BYTES;
     if (link && !is_outside(s->plan, regst->producer.i))
-        c->sends = at_most((unsigned __int128)link->sends * written, all);
+        c->sends = curve_at(&link->sends, written);
     if (link && !is_outside(s->plan, s->plan->ports[port].actor.i) && cores_are_full(s, e.to))
-        c->receives = at_most((unsigned __int128)link->receives * c->bytes, all - c->sends);
+        c->receives = curve_at(&link->receives, c->bytes);
     l->sends[s->plan->ports[port].regst.i] += c->sends;
 }
 
@@ -284,7 +313,7 @@ static uint32_t leader_of(const lines *l, uint32_t port, const uint32_t *earlier
     return port;
 }
 
-static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads)
+static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads, uint64_t *room)
 {
     struct crossing *c = &l->port[port];
     const ends e = ends_of(l->spec.plan, port);
@@ -294,8 +323,11 @@ static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *e
     reads[port] = hash_more(HASH_START, read->hash, read->count * sizeof *read->hash);
     c->leader = leader_of(l, port, earlier, reads);
     c->bytes = read->bytes;
-    if (c->leader == port)
-        set_costs(l, port);
+    if (c->leader != port)
+        return;
+    c->first = *room;
+    *room += slots_of(l, port);
+    set_costs(l, port);
 }
 
 static bool set_crossings(lines *l)
@@ -304,6 +336,7 @@ static bool set_crossings(lines *l)
     parts read = {.hash = NULL};
     uint32_t *last = malloc((plan->regsts_count + (size_t)1) * sizeof *last), *earlier = malloc((plan->ports_count + (size_t)1) * sizeof *earlier);
     uint64_t *reads = calloc(plan->ports_count + (size_t)1, sizeof *reads);
+    uint64_t room = 0;
     bool ok = last && earlier && reads;
     if (ok)
         memset(last, 0xff, plan->regsts_count * sizeof *last);
@@ -312,14 +345,15 @@ static bool set_crossings(lines *l)
         earlier[p] = last[plan->ports[p].regst.i];
         last[plan->ports[p].regst.i] = p;
         if (crosses(&l->spec, p))
-            set_crossing(l, p, &read, earlier, reads);
+            set_crossing(l, p, &read, earlier, reads, &room);
         ok = !read.failed;
     }
     free(last);
     free(earlier);
     free(reads);
     free(read.hash);
-    return ok;
+    l->arrives = ok ? calloc(room + 1, sizeof *l->arrives) : NULL;
+    return l->arrives;
 }
 
 /* A line whose link nobody measured needs a change that says all of it. */
@@ -356,7 +390,8 @@ weir_status lines_open(lines *l, const lines_spec *spec)
         return status;
     l->port = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->port);
     l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
-    if (!l->port || !l->sends || !number_lines(l))
+    l->ended = calloc(spec->workers + (size_t)1, sizeof *l->ended);
+    if (!l->port || !l->sends || !l->ended || !number_lines(l))
         status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     status = status ? status : check_links(l);
     if (!status && !set_crossings(l))
@@ -370,6 +405,8 @@ void lines_close(lines *l)
 {
     free(l->lines);
     free(l->port);
+    free(l->arrives);
     free(l->sends);
+    free(l->ended);
     *l = (lines){.lines = NULL};
 }

@@ -8,9 +8,9 @@
  * in a session (transport/line/links.h): the parts of a register that their kernels read. A message that a slot is free takes the time
  * of the smallest value, behind what was sent before it.
  *
- * Bytes also cost the ranks' threads time. A rank with a core beside those of its workers has a thread for the network there; then a
- * worker pays only for the first 256 KiB, which it writes itself. Otherwise workers pay for all: the producer's firing takes longer, and the
- * reader's.
+ * Values also cost the ranks' processors time. A rank with a core beside those of its workers has a thread for the network there; then a
+ * worker pays only for the first 256 KiB, which it writes itself. Otherwise workers pay for all: the producer's firing takes longer; and the
+ * reader's, unless its worker had nothing else to do while the value came.
  */
 #ifndef GRAPH_TIME_LINE_H
 #define GRAPH_TIME_LINE_H
@@ -33,7 +33,9 @@ typedef struct lines_spec {
     uint32_t per_host;         /* ranks; 0: all are on one host */
     const char *carrier;       /* "shm", "tcp", "ucx"; NULL: as above */
     bool no_key;
-    const uint32_t *workers;   /* by rank: those that compute */
+    const uint32_t *computing; /* by rank: workers that compute */
+    const uint32_t *worker;    /* by queue */
+    uint32_t workers;
     const char *call;          /* begins sentences: "model.c:3: weir_predict" */
 } lines_spec;
 
@@ -44,10 +46,14 @@ typedef struct lines {
     struct crossing {          /* by port */
         uint32_t there, back;  /* the lines of its values and of its messages; PLAN_NONE: its ranks share memory, or are one */
         uint32_t leader;       /* the first port of its rank that reads the same of the register, whose value passes */
-        uint64_t bytes, arrives; /* of a leader: what is read; when the value under way is there */
-        uint64_t sends, receives; /* of a leader: ps of the producer's worker, and of the reader's */
+        uint64_t bytes;        /* of a leader, as what follows: that are read */
+        uint64_t sends, receives; /* ps that the producer's worker pays, and the reader's */
+        uint64_t first;        /* in `arrives` */
+        uint64_t sent;         /* values so far */
     } *port;
-    uint64_t *sends;           /* by register: ps of the producer's worker */
+    uint64_t *arrives;         /* by leader and slot: when a value is there */
+    uint64_t *sends;           /* by register: ps that the producer's worker pays */
+    uint64_t *ended;           /* by worker: its last firing */
 } lines;
 
 /* E_ARGUMENT: there is no such carrier, it does not reach a rank, or the rates do not have it. E_MEMORY. */
@@ -58,7 +64,10 @@ void lines_close(lines *l);
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now);
 uint64_t lines_alone(const lines *l, uint32_t port, bool freed);
 
-/* How much longer the actor's firing number `firing` takes, as its worker sends or receives. */
+/* How much longer the actor's firing number `firing` takes, which begins now, as its worker sends or receives. */
 uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing);
+
+/* A firing of the actor ends. */
+void lines_ended(lines *l, uint32_t actor, uint64_t now);
 
 #endif

@@ -2,9 +2,11 @@
  *
  *     once      from the end of the producer's firing to the reader's, on a line on which nothing else is
  *     stream    from the arrival of a value to that of the next, if there is always another one to send: so long each occupies the line
+ *     sends     the processor's time that it costs the sending rank
+ *     receives  and the receiving one
  *
- * Both are known for a few sizes. Between two sizes the time is on a straight line; below the first it is the first's; beyond the last
- * the line of the last two goes on. A value also takes a thread of either end some time, for each byte.
+ * Each is a curve that is known for a few sizes. Between two sizes the time is on a straight line; below the first it is the first's;
+ * beyond the last the line of the last two goes on.
  */
 #ifndef GRAPH_TIME_LINK_H
 #define GRAPH_TIME_LINK_H
@@ -20,8 +22,7 @@ typedef struct time_curve {
 } time_curve;
 
 typedef struct time_link {
-    time_curve once, stream; /* of no points: the link was not measured */
-    uint64_t sends, receives; /* ps of a thread for each byte */
+    time_curve once, stream, sends, receives; /* of no points: the link was not measured */
 } time_link;
 
 /* Carriers of values between ranks that share no memory. "tcp", "tcp+key", ... */

@@ -117,6 +117,7 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
     prediction *p = ctx;
     const plan_actor *of = &p->plan->actors[actor];
     const plan_queue *queue = &p->plan->queues[of->queue.i];
+    lines_ended(&p->lines, actor, end);
     record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
     const weir_predicted_firing one = {text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
                                        firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S};
@@ -203,7 +204,7 @@ static weir_status play(prediction *p, weir_prediction *to)
                              .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
     const lines_spec between = {.plan = p->plan, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
-                                .carrier = p->opts->carrier, .no_key = p->opts->no_key, .workers = p->computing, .call = p->call};
+                                .carrier = p->opts->carrier, .no_key = p->opts->no_key, .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
     status = status ? status : lines_open(&p->lines, &between);
     status = status ? status : clock_play(&spec, &played);
     if (!status && p->failed)

@@ -15,7 +15,7 @@
 #define FIRST_LINE "weir rates 1"
 enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
 
-/* A number of a line: its key there, and where the uint64_t is in its structure. */
+/* A number of a line: its key there, and where the uint64_t is in its structure; or a curve. */
 typedef struct number {
     const char *key;
     size_t at;
@@ -28,7 +28,8 @@ static const number call_numbers[] = {{"warm", offsetof(time_call, ps[TIME_WARM]
 static const number cache_numbers[] = {{"l2", offsetof(weir_rates, l2)}, {"l3", offsetof(weir_rates, l3)}, {NULL, 0}};
 static const number hand_numbers[] = {
     {"same", offsetof(weir_rates, same)}, {"worker", offsetof(weir_rates, worker)}, {"process", offsetof(weir_rates, process)}, {NULL, 0}};
-static const number link_numbers[] = {{"sends", offsetof(time_link, sends)}, {"receives", offsetof(time_link, receives)}, {NULL, 0}};
+static const number link_curves[] = {{"once", offsetof(time_link, once)}, {"stream", offsetof(time_link, stream)},
+                                     {"sends", offsetof(time_link, sends)}, {"receives", offsetof(time_link, receives)}, {NULL, 0}};
 static const number machine_numbers[] = {{"cores", offsetof(weir_rates, cores)}, {NULL, 0}};
 static const number noise_numbers[] = {
     {"p50", offsetof(weir_rates, noise_p50)}, {"p90", offsetof(weir_rates, noise_p90)}, {"noisy", offsetof(weir_rates, noisy)}, {NULL, 0}};
@@ -143,29 +144,29 @@ static void put_hash(written *w)
     put(w, last);
 }
 
-static void put_curve(written *w, const char *name, const time_curve *curve)
+static void put_curve(written *w, const char *key, const time_curve *curve)
 {
     char text[64];
-    put(w, name);
+    put(w, " "), put(w, key);
     for (uint32_t i = 0; i < curve->count; i++) {
         text_print(text, sizeof text, "%c%" PRIu64 ":%" PRIu64, i ? ',' : '=', curve->bytes[i], curve->ps[i]);
         put(w, text);
     }
 }
 
+static void put_link(written *w, const time_link *link, time_apart apart, time_carrier carrier)
+{
+    put(w, "\nlink "), put(w, time_apart_names[apart]), put(w, " "), put(w, time_carrier_names[carrier]);
+    for (const number *n = link_curves; n->key; n++)
+        put_curve(w, n->key, (const time_curve *)((const char *)link + n->at));
+}
+
 static void put_links(written *w, const weir_rates *rates)
 {
-    char name[64];
     for (int a = 0; a < TIME_APARTS; a++)
-        for (int c = 0; c < TIME_CARRIERS; c++) {
-            const time_link *link = &rates->links[a][c];
-            if (!link->once.count)
-                continue;
-            text_print(name, sizeof name, "\nlink %s %s", time_apart_names[a], time_carrier_names[c]);
-            put_numbers(w, name, link_numbers, link);
-            put_curve(w, " once", &link->once);
-            put_curve(w, " stream", &link->stream);
-        }
+        for (int c = 0; c < TIME_CARRIERS; c++)
+            if (rates->links[a][c].once.count)
+                put_link(w, &rates->links[a][c], (time_apart)a, (time_carrier)c);
 }
 
 char *rates_text(const weir_rates *rates, size_t *bytes)
@@ -308,9 +309,9 @@ static bool take_point(reader *r, time_curve *curve)
 static bool take_curve(reader *r, const char *key, time_curve *curve)
 {
     const size_t bytes = strlen(key);
-    if (strncmp(r->at, key, bytes) != 0)
-        return wrong(r, "a link has the curves once= and stream=");
-    for (r->at += bytes; take_point(r, curve); r->at++)
+    if (strncmp(r->at, key, bytes) || r->at[bytes] != '=')
+        return wrong(r, "a link has the curves once=, stream=, sends= and receives=");
+    for (r->at += bytes + 1; take_point(r, curve); r->at++)
         if (*r->at != ',') {
             r->at += *r->at == ' ';
             return true;
@@ -326,7 +327,10 @@ static bool take_link(reader *r, weir_rates *rates)
     time_link *link = &rates->links[apart][carrier];
     if (link->once.count)
         return wrong(r, "the link is there twice");
-    return take_numbers(r, link_numbers, link) && take_curve(r, "once=", &link->once) && take_curve(r, "stream=", &link->stream);
+    for (const number *n = link_curves; n->key; n++)
+        if (!take_curve(r, n->key, (time_curve *)((char *)link + n->at)))
+            return false;
+    return !*r->at || wrong(r, "a link ends with the curve receives=");
 }
 
 static bool begins(reader *r, const char *word)

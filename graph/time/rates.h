@@ -4,7 +4,7 @@
  *     call warm=1930000000 near=1960000000 far=2010000000 flops=805306368 bytes=2359296 n=9 matmul a=... f32:512x192,...
  *     caches l2=1048576 l3=33554432
  *     hand same=12000 worker=230000 process=410000
- *     link loopback tcp+key sends=190 receives=210 once=64:6700000,65536:75000000 stream=64:330000,65536:33000000
+ *     link loopback tcp once=64:6700000,65536:75000000 stream=64:330000,65536:33000000 sends=64:900000 receives=64:800000
  *     machine cores=2 level=native-v4
  *     noise p50=1008 p90=1100 noisy=0
  *     hash 0123456789abcdef

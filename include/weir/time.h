@@ -43,6 +43,11 @@ weir_status weir_rates_save(const weir_rates *rates, const char *path);
 weir_rates *weir_rates_load(const char *path);
 void weir_rates_free(weir_rates *rates);
 
+/* Adds the rates of another host, for plans that run on both: a step waits for the slowest host, so the longer time counts where both know
+ * one, the smaller cache, and the fewer cores. E_ARGUMENT: the kernels have other levels (WEIR_CPU_LEVEL); `rates` is as it was. E_MEMORY:
+ * some calls may be added. */
+weir_status weir_rates_merge(weir_rates *rates, const weir_rates *other);
+
 typedef struct weir_predicted_firing {
     const char *actor, *queue; /* the plan's texts */
     int number, micro;         /* of the actor in the plan; the micro-batch */
@@ -110,7 +115,8 @@ typedef struct weir_prediction {
 } weir_prediction;
 
 /* Predicts the time of a step. Sources, sinks and calls of the program's own functions count as if they took no time. E_ARGUMENT:
- * there is no such program or carrier, the devices do not fit the ranks, or the rates lack a link. E_UNSUPPORTED: the plan has devices that are no CPUs. E_MEMORY. Any thread. */
+ * there is no such program or carrier, the devices do not fit the ranks, or the rates lack a link. E_UNSUPPORTED: the plan has devices that
+ * are no CPUs. E_MEMORY. Any thread. */
 #define weir_predict(plan, rates, prediction, ...) \
     weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);
