@@ -96,15 +96,30 @@ static uint64_t *arrival(const lines *l, uint32_t leader, uint64_t value)
     return &l->arrives[l->port[leader].first + value % slots_of(l, leader)];
 }
 
-/* The producer's worker has written what it pays for, so its turn came before. */
+/* A value is queued there at that time; when it has passed. */
+static uint64_t pass(uint64_t *free_at, uint64_t when, uint64_t takes)
+{
+    *free_at = later(when, *free_at) + takes;
+    return *free_at;
+}
+
+/* Its turn has come on all queues on the way; the times of three queues overlap. */
+static uint64_t begin_value(lines *l, line *x, uint64_t when, uint64_t takes)
+{
+    uint64_t passed = pass(&x->free_at, when, takes);
+    if (!on_one_host(&l->spec, x->from, x->to)) {
+        passed = later(passed, pass(&l->out_free[x->from / l->spec.per_host], when, takes));
+        passed = later(passed, pass(&l->in_free[x->to / l->spec.per_host], when, takes));
+    }
+    return passed - takes;
+}
+
+/* The producer's worker has written what it pays for, so it was queued before. */
 static void send_value(lines *l, uint32_t leader, uint64_t now)
 {
     struct crossing *c = &l->port[leader];
     line *x = &l->lines[c->there];
-    const uint64_t begin = later(now - c->sends, x->free_at), takes = occupies(l, c->there, c->bytes);
-    x->free_at = begin + takes;
-    x->busy += takes;
-    x->bytes += c->bytes;
+    const uint64_t takes = occupies(l, c->there, c->bytes), begin = begin_value(l, x, now - c->sends, takes);
     x->arrived = later(begin + once(l, c->there, c->bytes), x->arrived);
     *arrival(l, leader, c->sent++) = x->arrived;
 }
@@ -237,7 +252,8 @@ static ends ends_of(const weir_plan *plan, uint32_t port)
 /* Whether its values pass over a line. With a change of the link also those of ranks that could share memory. */
 static bool crosses(const lines_spec *s, uint32_t port)
 {
-    if (!plan_port_counts(s->plan, &s->plan->ports[port]))
+    const plan_port *of = &s->plan->ports[port];
+    if (!plan_port_counts(s->plan, of) || s->plan->actors[of->actor.i].program.i != s->program)
         return false;
     const ends e = ends_of(s->plan, port);
     return e.from != e.to && (s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to));
@@ -300,6 +316,9 @@ static void set_costs(lines *l, uint32_t port)
     if (link && !is_outside(s->plan, s->plan->ports[port].actor.i) && cores_are_full(s, e.to))
         c->receives = curve_at(&link->receives, c->bytes);
     l->sends[s->plan->ports[port].regst.i] += c->sends;
+    const double values = (double)(s->plan->actors[regst->producer.i].fires / regst->fill);
+    l->lines[c->there].bytes += values * (double)c->bytes;
+    l->lines[c->there].busy += values * (double)occupies(l, c->there, c->bytes);
 }
 
 /* ---- life ---- */
@@ -370,7 +389,7 @@ static weir_status check_links(const lines *l)
             continue;
         return error_set(WEIR_E_ARGUMENT, "%s: the rates have no link %s %s from rank %u to rank %u: %s, or set bandwidth= and latency=", s->call,
                          time_apart_names[near ? TIME_LOOPBACK : TIME_HOSTS], time_carrier_names[carrier_of(s)], from, to,
-                         near ? "weir measure --links measures it" : "weir measure --link measures it on two hosts");
+                         near ? "weir measure measures it, where the carrier is" : "weir measure --between measures it");
     }
     return WEIR_OK;
 }
@@ -391,7 +410,9 @@ weir_status lines_open(lines *l, const lines_spec *spec)
     l->port = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->port);
     l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
     l->ended = calloc(spec->workers + (size_t)1, sizeof *l->ended);
-    if (!l->port || !l->sends || !l->ended || !number_lines(l))
+    l->out_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->out_free);
+    l->in_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->in_free);
+    if (!l->port || !l->sends || !l->ended || !l->out_free || !l->in_free || !number_lines(l))
         status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     status = status ? status : check_links(l);
     if (!status && !set_crossings(l))
@@ -408,5 +429,7 @@ void lines_close(lines *l)
     free(l->arrives);
     free(l->sends);
     free(l->ended);
+    free(l->out_free);
+    free(l->in_free);
     *l = (lines){.lines = NULL};
 }

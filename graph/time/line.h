@@ -3,7 +3,8 @@
  *     ranks of one host      share memory, unless a carrier is chosen: a message takes as long as from process to process
  *     ranks of two hosts     a line each way over TCP with a key, unless another carrier is chosen
  *
- * A line is a queue. A value occupies it for as long as a stream needs per value (graph/time/link.h), behind the values that were sent
+ * A line is a queue. Lines between hosts also share the link of each host, which is a queue each way: so two lines of a host that are busy
+ * both have half of it. A value occupies them for as long as a stream needs per value (graph/time/link.h), behind the values that were sent
  * before; it is there when its own time has passed since its turn came. What several actors of the reading rank read alike passes once, as
  * in a session (transport/line/links.h): the parts of a register that their kernels read. A message that a slot is free takes the time
  * of the smallest value, behind what was sent before it.
@@ -21,13 +22,14 @@
 /* From one rank to another that it shares no memory with. */
 typedef struct line {
     uint32_t from, to;
-    uint64_t free_at;          /* when the line takes the next value */
+    uint64_t free_at;          /* when it takes the next value */
     uint64_t arrived;          /* when the last value, or message, is there */
-    uint64_t busy, bytes;      /* ps, and bytes, so far */
+    double busy, bytes;        /* ps in which values occupy it, and their bytes; of a step */
 } line;
 
 typedef struct lines_spec {
     const weir_plan *plan;     /* borrowed, as all pointers */
+    uint32_t program;
     const weir_rates *rates;
     const changes *changes;
     uint32_t per_host;         /* ranks; 0: all are on one host */
@@ -43,6 +45,7 @@ typedef struct lines {
     lines_spec spec;
     line *lines;               /* owned, as all arrays; by ranks */
     uint32_t count;
+    uint64_t *out_free, *in_free; /* by host: when its link takes the next value, each way */
     struct crossing {          /* by port */
         uint32_t there, back;  /* the lines of its values and of its messages; PLAN_NONE: its ranks share memory, or are one */
         uint32_t leader;       /* the first port of its rank that reads the same of the register, whose value passes */

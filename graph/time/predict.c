@@ -157,17 +157,16 @@ static int compare_busy(const void *a, const void *b)
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* The busiest first. */
+/* The busiest first; one that only says that slots are free is left out. */
 static void conclude_lines(prediction *p, const clock_result *played, weir_prediction *to)
 {
     line *list = p->lines.lines;
     if (p->lines.count)
         qsort(list, p->lines.count, sizeof *list, compare_busy);
-    for (uint32_t i = 0; i < p->lines.count && list[i].bytes; i++) {
-        if (to->lines++ < WEIR_PREDICT_LINES)
-            to->line[i] = (struct weir_predicted_line){(int)list[i].from, (int)list[i].to, (double)list[i].bytes / played->steps,
-                                                       played->span ? (double)list[i].busy / (double)played->span : 0};
-    }
+    for (uint32_t i = 0; i < p->lines.count; i++)
+        if (list[i].bytes > 0 && to->lines++ < WEIR_PREDICT_LINES)
+            to->line[to->lines - 1] = (struct weir_predicted_line){(int)list[i].from, (int)list[i].to, list[i].bytes,
+                                                                   played->period ? list[i].busy / (double)played->period : 0};
 }
 
 static struct weir_predicted_bound bound_of(const prediction *p, const period_edge *e)
@@ -203,7 +202,7 @@ static weir_status play(prediction *p, weir_prediction *to)
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
                              .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
-    const lines_spec between = {.plan = p->plan, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
+    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
                                 .carrier = p->opts->carrier, .no_key = p->opts->no_key, .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
     status = status ? status : lines_open(&p->lines, &between);
     status = status ? status : clock_play(&spec, &played);
