@@ -50,7 +50,7 @@ static weir_status measure(measuring *m)
     return status || !m->between ? status : measure_link_between(m->rates);
 }
 
-/* Of the ranks that measure their link, the first one writes. */
+/* Rank 0 writes the link of two hosts; both ranks know it. */
 static int save(const measuring *m, double start)
 {
     char time[32];

@@ -11,7 +11,8 @@
 #include <time.h>
 
 #define ROUND_SECONDS 0.1
-#define BETWEEN_NS 300000000 /* each measure of two hosts, at least */
+#define RUN_NS 60000000 /* of two hosts, at least */
+enum { RUNS = 5 };
 #define STEPS_MOST (INT64_C(1) << 40)
 
 static uint64_t ps_of(double seconds)
@@ -96,69 +97,96 @@ static weir_status measure_size(time_link *link, size_t bytes, enum bench_way wa
     return WEIR_OK;
 }
 
-/* One end's worker is busy all the time: a step over the link takes it longer than one in shared memory by what a value costs it. */
-static weir_status measure_cost(time_curve *cost, bool large, bool sends, enum bench_way way)
+/* One end's worker is busy all the time; its values are small, or large; it sends them, or receives. */
+static weir_status time_busy(bool large, bool sends, enum bench_way way, double *seconds)
 {
     static const weir_op *const busy[2][2] = {{&op_take_small, &op_give_small}, {&op_take_large, &op_give_large}};
     const size_t bytes = large ? LARGE_BYTES : SMALL_BYTES;
     const bench_link_shape shape = {.bytes = bytes, .slots = 4, .first = sends ? busy[large][1] : &op_give, .second = sends ? &op_take : busy[large][0]};
-    double without = 0, with = 0;
-    weir_status status = time_plan(bench_link_plan(&shape), bytes, BENCH_SHM, &without);
-    status = status ? status : time_plan(bench_link_plan(&shape), bytes, way, &with);
-    if (!status)
-        curve_add(cost, bytes, ps_of(with - without));
+    return time_plan(bench_link_plan(&shape), bytes, way, seconds);
+}
+
+/* A step of these, by shared memory: [large][sends]. */
+typedef double busy_seconds[2][2];
+
+/* Over the link a step takes a busy worker longer, by what a value costs it. */
+static weir_status measure_costs(time_link *link, enum bench_way way, busy_seconds without)
+{
+    weir_status status = WEIR_OK;
+    for (int large = 0; large < 2; large++)
+        for (int sends = 0; sends < 2 && !status; sends++) {
+            double with = 0;
+            status = time_busy(large, sends, way, &with);
+            curve_add(sends ? &link->sends : &link->receives, large ? LARGE_BYTES : SMALL_BYTES, ps_of(with - without[large][sends]));
+        }
     return status;
 }
 
-static weir_status measure_one(weir_rates *rates, time_carrier carrier)
+static weir_status measure_one(weir_rates *rates, time_carrier carrier, busy_seconds without)
 {
-    static const size_t sizes[] = {64, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
+    static const size_t sizes[] = {64, 64 << 10, 256 << 10, 1 << 20, 16 << 20};
     const bool ucx = carrier == TIME_UCX || carrier == TIME_UCX_KEY;
     const enum bench_way way = carrier == TIME_TCP || carrier == TIME_UCX ? BENCH_TCP : BENCH_TCP_KEY;
     time_link link = {.once.count = 0};
+    weir_status status = WEIR_OK;
     setenv("WEIR_CARRIER", ucx ? "ucx" : "tcp", 1);
-    weir_status status = ops_register();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !status; i++)
         status = measure_size(&link, sizes[i], way);
-    for (int large = 0; large < 2 && !status; large++) {
-        status = measure_cost(&link.sends, large, true, way);
-        status = status ? status : measure_cost(&link.receives, large, false, way);
-    }
+    status = status ? status : measure_costs(&link, way, without);
     if (!status)
         rates->links[TIME_LOOPBACK][carrier] = link;
     return status;
 }
 
-weir_status measure_links(weir_rates *rates)
+static weir_status measure_memory(weir_rates *rates, busy_seconds without)
 {
     double seconds = 0;
     weir_status status = time_plan(bench_link_idle(SMALL_BYTES, false), SMALL_BYTES, BENCH_SHM, &seconds);
     rates->process = ps_of(seconds / 2);
+    for (int i = 0; i < 4 && !status; i++)
+        status = time_busy(i / 2, i % 2, BENCH_SHM, &without[i / 2][i % 2]);
+    return status;
+}
+
+weir_status measure_links(weir_rates *rates)
+{
+    busy_seconds without = {{0}};
+    weir_status status = ops_register();
+    status = status ? status : measure_memory(rates, without);
     for (int c = 0; c < TIME_CARRIERS && !status; c++) {
-        status = measure_one(rates, (time_carrier)c);
+        status = measure_one(rates, (time_carrier)c, without);
         if (status && (c == TIME_UCX || c == TIME_UCX_KEY))
-            return WEIR_OK; /* it is not there */
+            status = WEIR_OK; /* it is not there */
     }
     return status;
 }
 
 /* ---- two hosts ---- */
 
-/* Seconds of a step: rank 0 ends the run. */
-static weir_status time_between(weir_plan *plan, double *seconds)
+/* A run of as many steps as fit: rank 0 ends it. */
+static weir_status run_between(weir_session *session, double *seconds)
 {
-    weir_session *session = plan ? weir_session_open(plan, .workers = 1) : NULL;
-    weir_status status = session ? weir_session_run(session, 1) : WEIR_E_PEER; /* the sentence is there */
-    const int64_t first = session ? weir_session_step(session) : 0;
+    const int64_t first = weir_session_step(session);
     const double start = measure_seconds();
-    status = status ? status : weir_session_start(session, STEPS_MOST);
+    weir_status status = weir_session_start(session, STEPS_MOST);
     if (!status && weir_rank() == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = BETWEEN_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RUN_NS}, NULL);
         weir_session_stop(session);
     }
     status = status ? status : weir_session_wait(session, -1);
-    const int64_t steps = session ? weir_session_step(session) - first : 0;
-    *seconds = steps > 0 ? (measure_seconds() - start) / (double)steps : 0;
+    const int64_t steps = weir_session_step(session) - first;
+    *seconds = (measure_seconds() - start) / (double)(steps > 0 ? steps : 1);
+    return status;
+}
+
+static weir_status time_between(weir_plan *plan, double *seconds)
+{
+    double each[RUNS];
+    weir_session *session = plan ? weir_session_open(plan, .workers = 1) : NULL;
+    weir_status status = session ? weir_session_run(session, 1) : WEIR_E_PEER; /* the sentence is there */
+    for (int i = 0; i < RUNS && !status; i++)
+        status = run_between(session, &each[i]);
+    *seconds = status ? 0 : measure_median(each, RUNS);
     weir_session_close(session);
     weir_plan_free(plan);
     return status;

@@ -130,7 +130,7 @@ int command_predict(int argc, char **argv)
 {
     const char *path = NULL, *rates_path = NULL, *trace = NULL;
     options_list objects = {0}, set = {0};
-    weir_predict_opts opts = {.size = sizeof opts};
+    weir_predict_opts opts = {.size = sizeof opts, .src = WEIR_HERE};
     bool json = false, explains = false;
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},

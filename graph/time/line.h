@@ -5,8 +5,8 @@
  *
  * A line is a queue. Lines between hosts also share the link of each host, which is a queue each way: so two lines of a host that are busy
  * both have half of it. A value occupies them for as long as a stream needs per value (graph/time/link.h), behind the values that were sent
- * before; it is there when its own time has passed since its turn came. What several actors of the reading rank read alike passes once, as
- * in a session (transport/line/links.h): the parts of a register that their kernels read. A message that a slot is free takes the time
+ * before; it is there when its own time has passed since its turn came. Only the parts of a register that kernels of the reading rank read pass, and once
+ * for all that read the same, as in a session (transport/line/links.h). A message that a slot is free takes the time
  * of the smallest value, behind what was sent before it.
  *
  * Values also cost the ranks' processors time. A rank with a core beside those of its workers has a thread for the network there; then a
