@@ -6,13 +6,18 @@
 #include "apps/weir/bench/link_plan.h"
 #include "graph/base/error.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define ROUND_SECONDS 0.1
-#define RUN_NS 60000000 /* of two hosts, at least */
-enum { RUNS = 5 };
+/* Of two hosts: each run. TCP begins slowly, and a queue on the way that overflows makes it stop and go for a while. */
+#define RALLY_SECONDS 1.5
+#define STREAM_SECONDS 4
+#define MOST_SECONDS 10
+#define LOOK_NS 1000000
+enum { FIRINGS = 9, MANY = 4096, STAMPS = 1 << 14, LONG_BYTES = 1 << 20, LONG_SLOTS = 1024 };
 #define STEPS_MOST (INT64_C(1) << 40)
 
 static uint64_t ps_of(double seconds)
@@ -49,6 +54,7 @@ static weir_status kernel_large(const weir_kernel_args *args)
     X(give, 0, 1, kernel_none)         \
     X(give_small, 0, 1, kernel_small)  \
     X(give_large, 0, 1, kernel_large)  \
+    X(pass, 1, 1, kernel_none)         \
     X(take, 1, 0, kernel_none)         \
     X(take_small, 1, 0, kernel_small)  \
     X(take_large, 1, 0, kernel_large)
@@ -163,45 +169,91 @@ weir_status measure_links(weir_rates *rates)
 
 /* ---- two hosts ---- */
 
-/* A run of as many steps as fit: rank 0 ends it. */
-static weir_status run_between(weir_session *session, double *seconds)
+/* When rank 0's actor fires: a value has come. */
+static struct stamps {
+    _Atomic uint32_t count; /* so many are written */
+    double seconds[STAMPS];
+} stamps;
+
+static weir_status kernel_stamp(const weir_kernel_args *args)
 {
-    const int64_t first = weir_session_step(session);
+    const uint32_t count = atomic_load_explicit(&stamps.count, memory_order_relaxed); /* this thread's own */
+    (void)args;
+    stamps.seconds[count % STAMPS] = measure_seconds();
+    /* release: pairs with the load in stamps_taken() */
+    atomic_store_explicit(&stamps.count, count + 1, memory_order_release);
+    return WEIR_OK;
+}
+
+static uint32_t stamps_taken(void)
+{
+    /* acquire: pairs with the store in kernel_stamp() */
+    return atomic_load_explicit(&stamps.count, memory_order_acquire);
+}
+
+static const weir_op op_pass_stamp = {.name = "measure_link_pass_stamp", .in_min = 1, .in_max = 1, .out_count = 1, .infer = bench_link_infer,
+                                      .fits = bench_link_fits, .kernel = {[WEIR_CPU] = kernel_stamp}};
+static const weir_op op_take_stamp = {.name = "measure_link_take_stamp", .in_min = 1, .in_max = 1, .infer = bench_link_infer,
+                                      .fits = bench_link_fits, .kernel = {[WEIR_CPU] = kernel_stamp}};
+
+/* Whether rank 0 has fired often enough after its first `slots` firings, in so many seconds. */
+static bool is_enough(uint32_t fired, uint32_t slots, double seconds)
+{
+    const double least = slots > 1 ? STREAM_SECONDS : RALLY_SECONDS;
+    return seconds > MOST_SECONDS || fired > slots + MANY || (fired > slots + FIRINGS && seconds > least);
+}
+
+/* Rank 0 ends the run. */
+static weir_status run_between(weir_session *session, uint32_t slots)
+{
     const double start = measure_seconds();
     weir_status status = weir_session_start(session, STEPS_MOST);
     if (!status && weir_rank() == 0) {
-        nanosleep(&(struct timespec){.tv_nsec = RUN_NS}, NULL);
+        while (!is_enough(stamps_taken(), slots, measure_seconds() - start))
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
         weir_session_stop(session);
     }
-    status = status ? status : weir_session_wait(session, -1);
-    const int64_t steps = weir_session_step(session) - first;
-    *seconds = (measure_seconds() - start) / (double)(steps > 0 ? steps : 1);
-    return status;
+    return status ? status : weir_session_wait(session, -1);
 }
 
-static weir_status time_between(weir_plan *plan, double *seconds)
+/* Seconds between two firings: the mean of those that are remembered, without the first `slots` and a quarter of the others. On rank 0. */
+static double between_firings(uint32_t slots)
 {
-    double each[RUNS];
+    const uint32_t end = stamps_taken(), kept = end > STAMPS ? end - STAMPS : 0, begun = slots + (end > slots ? end - slots : 0) / 4, from = begun > kept ? begun : kept;
+    return from + 1 < end ? (stamps.seconds[(end - 1) % STAMPS] - stamps.seconds[from % STAMPS]) / (end - 1 - from) : 0;
+}
+
+static weir_status time_between(const bench_link_shape *shape, double *seconds)
+{
+    weir_plan *plan = bench_link_plan(shape);
     weir_session *session = plan ? weir_session_open(plan, .workers = 1) : NULL;
-    weir_status status = session ? weir_session_run(session, 1) : WEIR_E_PEER; /* the sentence is there */
-    for (int i = 0; i < RUNS && !status; i++)
-        status = run_between(session, &each[i]);
-    *seconds = status ? 0 : measure_median(each, RUNS);
+    atomic_store_explicit(&stamps.count, 0, memory_order_relaxed); /* no worker runs yet */
+    weir_status status = session ? run_between(session, shape->slots) : WEIR_E_PEER; /* the sentence is there */
+    *seconds = status ? 0 : between_firings(shape->slots);
     weir_session_close(session);
     weir_plan_free(plan);
     return status;
 }
 
-static weir_status measure_between(time_link *link, size_t bytes)
+static weir_status measure_once_between(time_link *link, size_t bytes)
 {
-    double once, stream;
-    weir_status status = time_between(bench_link_idle(bytes, false), &once);
-    status = status ? status : time_between(bench_link_idle(bytes, true), &stream);
-    if (status)
-        return status;
-    curve_add(&link->once, bytes, ps_of(once / 2));
-    curve_add(&link->stream, bytes, ps_of(stream));
-    return WEIR_OK;
+    double seconds;
+    const bench_link_shape rally = {.bytes = bytes, .slots = 1, .first = &op_pass_stamp, .second = &op_pass, .back = true};
+    weir_status status = time_between(&rally, &seconds);
+    if (!status)
+        curve_add(&link->once, bytes, ps_of(seconds / 2));
+    return status;
+}
+
+static weir_status measure_stream_between(time_link *link, size_t bytes)
+{
+    double seconds;
+    const uint64_t fit = LONG_BYTES / bytes < LONG_SLOTS ? LONG_BYTES / bytes : LONG_SLOTS;
+    const bench_link_shape stream = {.bytes = bytes, .slots = fit < 2 ? 2 : (uint32_t)fit, .first = &op_give, .second = &op_take_stamp, .reversed = true};
+    weir_status status = time_between(&stream, &seconds);
+    if (!status)
+        curve_add(&link->stream, bytes, ps_of(seconds));
+    return status;
 }
 
 /* A value costs a processor as much time on any link: this machine's rates know it, or nobody does. */
@@ -218,7 +270,7 @@ static void take_costs(const weir_rates *rates, time_carrier carrier, time_link 
 
 weir_status measure_link_between(weir_rates *rates)
 {
-    static const size_t sizes[] = {64, 4 << 10, 64 << 10, 1 << 20};
+    static const size_t sizes[] = {64, 4 << 10, 64 << 10, 1 << 20}, streams[] = {64, 4 << 10, 1 << 20};
     const char *carriers = getenv("WEIR_CARRIER"), *insecure = getenv("WEIR_INSECURE");
     const bool ucx = carriers && strstr(carriers, "ucx"), plain = insecure && !strcmp(insecure, "1") && !getenv("WEIR_KEY_FILE");
     if (weir_world_size() != 2)
@@ -226,9 +278,13 @@ weir_status measure_link_between(weir_rates *rates)
                          weir_world_size());
     setenv("WEIR_CARRIER", ucx ? "ucx" : "tcp", 1);
     time_link link = {.once.count = 0};
-    weir_status status = WEIR_OK;
+    weir_status status = ops_register();
+    status = status ? status : weir_op_register(&op_pass_stamp);
+    status = status ? status : weir_op_register(&op_take_stamp);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !status; i++)
-        status = measure_between(&link, sizes[i]);
+        status = measure_once_between(&link, sizes[i]);
+    for (size_t i = 0; i < sizeof streams / sizeof *streams && !status; i++)
+        status = measure_stream_between(&link, streams[i]);
     const time_carrier carrier = plain ? (ucx ? TIME_UCX : TIME_TCP) : ucx ? TIME_UCX_KEY : TIME_TCP_KEY;
     if (!status) {
         take_costs(rates, carrier, &link);

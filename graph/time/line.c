@@ -51,11 +51,22 @@ static uint64_t once(const lines *l, uint32_t at, uint64_t bytes)
     return (c->has_latency ? c->latency_ps : least) + (c->bits_s ? passing(c, bytes) : link ? curve_at(&link->once, bytes) - least : 0);
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static uint64_t occupies(const lines *l, uint32_t at, uint64_t bytes)
 {
     const changes *c = l->spec.changes;
     const time_link *link = measured(&l->spec, l->lines[at].from, l->lines[at].to);
     return c->bits_s ? passing(c, bytes) : link ? curve_at(&link->stream, bytes) : 0;
+}
+
+/* The same, of a value behind others. */
+static uint64_t behind_others(const lines *l, uint32_t at, uint64_t bytes)
+{
+    return smaller(once(l, at, bytes), once(l, at, 0) + occupies(l, at, bytes));
 }
 
 /* ---- messages ---- */
@@ -81,7 +92,7 @@ uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
                    : l->spec.rates->process;
     if (freed)
         return once(l, c->back, 0);
-    const uint64_t all = once(l, c->there, leader->bytes);
+    const uint64_t all = behind_others(l, c->there, leader->bytes);
     return all > leader->sends ? all - leader->sends : 0;
 }
 
@@ -120,14 +131,18 @@ static void send_value(lines *l, uint32_t leader, uint64_t now)
     struct crossing *c = &l->port[leader];
     line *x = &l->lines[c->there];
     const uint64_t takes = occupies(l, c->there, c->bytes), begin = begin_value(l, x, now - c->sends, takes);
-    x->arrived = later(begin + once(l, c->there, c->bytes), x->arrived);
+    const bool alone = !x->unfreed++ && x->freed <= now;
+    x->arrived = later(begin + (alone ? once(l, c->there, c->bytes) : behind_others(l, c->there, c->bytes)), x->arrived);
     *arrival(l, leader, c->sent++) = x->arrived;
 }
 
-static uint64_t send_free(lines *l, const struct crossing *c, uint64_t now)
+static uint64_t send_free(lines *l, uint32_t port, uint64_t now)
 {
-    line *x = &l->lines[c->back];
+    const struct crossing *c = &l->port[port];
+    line *x = &l->lines[c->back], *there = &l->lines[c->there];
     x->arrived = later(later(now, x->free_at) + once(l, c->back, 0), x->arrived);
+    there->unfreed -= c->leader == port && there->unfreed;
+    there->freed = x->arrived;
     return x->arrived;
 }
 
@@ -138,7 +153,7 @@ uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
         return lines_alone(l, port, freed);
     if (!freed && c->leader == port)
         send_value(l, port, now);
-    const uint64_t arrives = freed ? send_free(l, c, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
+    const uint64_t arrives = freed ? send_free(l, port, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
     return arrives > now ? arrives - now : 0;
 }
 
@@ -272,7 +287,9 @@ static bool number_lines(lines *l)
     const weir_plan *plan = l->spec.plan;
     uint32_t kept = 0;
     l->lines = calloc(2 * (size_t)plan->ports_count + 1, sizeof *l->lines);
-    for (uint32_t p = 0; l->lines && p < plan->ports_count; p++) {
+    if (!l->lines)
+        return false;
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
         if (!crosses(&l->spec, p))
             continue;
         const ends e = ends_of(plan, p);
@@ -285,7 +302,7 @@ static bool number_lines(lines *l)
         if (!kept || compare_lines(&l->lines[kept - 1], &l->lines[i]))
             l->lines[kept++] = l->lines[i];
     l->count = kept;
-    return l->lines;
+    return true;
 }
 
 static uint32_t line_of(const lines *l, uint32_t from, uint32_t to)

@@ -5,9 +5,13 @@
  *
  * A line is a queue. Lines between hosts also share the link of each host, which is a queue each way: so two lines of a host that are busy
  * both have half of it. A value occupies them for as long as a stream needs per value (graph/time/link.h), behind the values that were sent
- * before; it is there when its own time has passed since its turn came. Only the parts of a register that kernels of the reading rank read pass, and once
- * for all that read the same, as in a session (transport/line/links.h). A message that a slot is free takes the time
- * of the smallest value, behind what was sent before it.
+ * before; it is there when its own time has passed since its turn came. Only those parts of a register pass that kernels of the reading rank
+ * read, and once for all that read the same, as in a session (transport/line/links.h). A message that a slot is free takes the time of the
+ * smallest value, behind what was sent before it.
+ *
+ * A value on its own may take longer than one that follows others closely, as TCP sends fewer packets at once after a pause: it takes the
+ * measured time of one if all earlier values were freed when it is sent. Behind others it takes no longer than the smallest value, and the
+ * time for which it occupies the line.
  *
  * Values also cost the ranks' processors time. A rank with a core beside those of its workers has a thread for the network there; then a
  * worker pays only for the first 256 KiB, which it writes itself. Otherwise workers pay for all: the producer's firing takes longer; and the
@@ -24,6 +28,8 @@ typedef struct line {
     uint32_t from, to;
     uint64_t free_at;          /* when it takes the next value */
     uint64_t arrived;          /* when the last value, or message, is there */
+    uint64_t unfreed;          /* values that were sent, and not freed at the other end */
+    uint64_t freed;            /* when the last message about that is back */
     double busy, bytes;        /* ps in which values occupy it, and their bytes; of a step */
 } line;
 

@@ -103,6 +103,12 @@ weir_plan *bench_link_plan(const bench_link_shape *shape)
     plan_builder *builder = builder_new();
     if (!builder)
         return NULL;
+    if (shape->reversed) {
+        add_actor(builder, 0, shape->second, 0, PLAN_NONE);
+        add_actor(builder, 1, shape->first, PLAN_NONE, 0);
+        add_regst(builder, 1, shape->bytes, shape->slots, 0);
+        return builder_plan(builder);
+    }
     add_actor(builder, 0, shape->first, shape->back ? 1 : PLAN_NONE, 0);
     add_regst(builder, 0, shape->bytes, shape->slots, 0);
     add_actor(builder, 1, shape->second, 0, shape->back ? 1 : PLAN_NONE);

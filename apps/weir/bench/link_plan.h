@@ -9,6 +9,7 @@ typedef struct bench_link_shape {
     size_t bytes;          /* of a value: a multiple of 64 */
     uint32_t slots;        /* of the register */
     const weir_op *first, *second; /* registered; of each device's actor. They have what they read and write as operands */
+    bool reversed;         /* the first one is on rank 1, and its values go to rank 0; not with .back */
     bool back;             /* the second one's values go back, into one slot, which is full at the start */
 } bench_link_shape;
 

@@ -64,7 +64,8 @@ static const char *const way_names[WAYS] = {[BENCH_SHM] = "shm", [BENCH_TCP] = "
 
 static weir_plan *shape_plan(const shape_case *s)
 {
-    return bench_link_plan(&(bench_link_shape){s->bytes, s->slots, &op_first, s->back ? &op_second : &op_last, s->back});
+    return bench_link_plan(&(bench_link_shape){.bytes = s->bytes, .slots = s->slots, .first = &op_first, .second = s->back ? &op_second : &op_last,
+                                                 .back = s->back});
 }
 
 static weir_status measure(const weir_plan *plan, const shape_case *s, enum bench_way way, bool quick, double *seconds)
