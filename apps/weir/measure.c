@@ -2,6 +2,8 @@
 #include "apps/common/measure.h"
 #include "apps/weir/command.h"
 #include "apps/weir/measure_link.h"
+#include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 #include <unistd.h>
 
@@ -25,11 +27,16 @@ static void show_done(void *ctx, int done, int count)
 
 static weir_status merge_files(measuring *m)
 {
+    char why[512];
     weir_status status = WEIR_OK;
     for (int i = 0; i < m->others.count && !status; i++) {
         weir_rates *other = weir_rates_load(m->others.value[i]);
         status = other ? weir_rates_merge(m->rates, other) : WEIR_E_IO; /* the sentence is there */
         weir_rates_free(other);
+        if (other && status) {
+            text_print(why, sizeof why, "%s", weir_error());
+            error_set(status, "%s: %s", m->others.value[i], why);
+        }
     }
     return status;
 }
@@ -38,7 +45,7 @@ static weir_status merge_files(measuring *m)
 static weir_status measure(measuring *m)
 {
     const bool machine = m->count || (!m->others.count && !m->between);
-    weir_status status = m->rates ? WEIR_OK : WEIR_E_MEMORY;
+    weir_status status = m->rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
     if (machine && !m->no_links)
         status = status ? status : measure_links(m->rates);
     const uint64_t process = m->rates ? m->rates->process : 0;

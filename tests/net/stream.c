@@ -45,7 +45,7 @@ static weir_plan *stream_plan(int bytes, int slots)
     return plan;
 }
 
-/* Of rank 1, which has all values at the end of a run; rank 0 goes on with the next one meanwhile. */
+/* Rank 1 has all values at the end of a run; rank 0 goes on with the next one meanwhile. */
 static weir_status time_steps(weir_session *session, double *seconds)
 {
     weir_status status = weir_session_run(session, STEPS);
