@@ -1,11 +1,25 @@
 /* weir measure: how long the kernels of some plans, and messages, take on this machine. */
 #include "apps/common/measure.h"
 #include "apps/weir/command.h"
+#include "apps/weir/measure_link.h"
 #include "apps/weir/shapes.h"
+#include "graph/base/error.h"
+#include "graph/base/locale.h"
 
 #include <unistd.h>
 
 static const char program[] = "weir measure";
+
+enum { PLANS_MAX = OPTIONS_LIST_MAX + 64 };
+
+typedef struct measuring {
+    const char *to;
+    bool noisy, no_links, between, grid;
+    options_list paths, objects, others;
+    const weir_plan *plans[PLANS_MAX]; /* owned */
+    int count;
+    weir_rates *rates;     /* owned */
+} measuring;
 
 static void show_done(void *ctx, int done, int count)
 {
@@ -14,19 +28,59 @@ static void show_done(void *ctx, int done, int count)
         fprintf(stderr, "\r%s: %d of %d calls%s", program, done, count, done == count ? "\n" : "");
 }
 
-static int measure(const weir_plan *const *plans, int count, const char *to, bool noisy)
+static weir_status merge_files(measuring *m)
 {
-    char time[32];
-    const double start = measure_seconds();
-    weir_rates *rates = weir_measure(plans, count, .noisy = noisy, .progress = show_done);
-    int status = rates && !weir_rates_save(rates, to) ? 0 : options_failed(program);
-    weir_rates_free(rates);
-    if (!status)
-        printf("%s: rates of this machine, measured in %s\n", to, measure_time_text(measure_seconds() - start, time));
+    char why[512];
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < m->others.count && !status; i++) {
+        weir_rates *other = weir_rates_load(m->others.value[i]);
+        status = other ? weir_rates_merge(m->rates, other) : WEIR_E_IO; /* the sentence is there */
+        weir_rates_free(other);
+        if (other && status) {
+            text_print(why, sizeof why, "%s", weir_error());
+            error_set(status, "%s: %s", m->others.value[i], why);
+        }
+    }
     return status;
 }
 
-enum { PLANS_MAX = OPTIONS_LIST_MAX + 64 };
+/* Links first: they fork, and kernels may start threads. */
+static weir_status measure(measuring *m)
+{
+    const bool machine = m->count || (!m->others.count && !m->between);
+    weir_status status = m->rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
+    if (machine && !m->no_links)
+        status = status ? status : measure_links(m->rates);
+    const uint64_t process = m->rates ? m->rates->process : 0;
+    if (machine && !status && !weir_measure(m->plans, m->count, .noisy = m->noisy, .progress = show_done, .add_to = m->rates))
+        status = WEIR_E_STATE;
+    if (process)
+        m->rates->process = process;
+    status = status ? status : merge_files(m);
+    return status || !m->between ? status : measure_link_between(m->rates);
+}
+
+/* Rank 0 writes the link of two hosts; both ranks know it. */
+static int save(const measuring *m, double start)
+{
+    char time[32];
+    if (m->between && weir_rank())
+        return 0;
+    if (weir_rates_save(m->rates, m->to))
+        return options_failed(program);
+    printf("%s: rates of %s, in %s\n", m->to, m->between ? "two hosts" : m->count || !m->others.count ? "this machine" : "several hosts",
+           measure_time_text(measure_seconds() - start, time));
+    return 0;
+}
+
+static int check(const measuring *m)
+{
+    if (!m->to)
+        return options_wrong(program, "needs -o RATES, the file to write");
+    if (m->between && (m->paths.count || m->grid))
+        return options_wrong(program, "--between measures the link alone; measure plans on each host without it");
+    return -1;
+}
 
 /* Compiles the blocks of the grid behind the other plans. False: it failed. */
 static bool add_grid(const weir_plan **plans, int *count)
@@ -40,33 +94,36 @@ static bool add_grid(const weir_plan **plans, int *count)
 
 int command_measure(int argc, char **argv)
 {
-    options_list paths = {0}, objects = {0};
-    const char *to = NULL;
-    bool noisy = false, grid = false;
+    measuring m = {.to = NULL};
+    const double start = measure_seconds();
     const options_entry table[] = {
-        {"PLAN", OPTIONS_LIST, &paths, .file = OPTIONS_READS, .several = true, .help = "saved plans"},
-        {"-o", OPTIONS_TEXT, &to, .value = "RATES", .file = OPTIONS_WRITES, .help = "the file to write"},
-        {"--grid", OPTIONS_FLAG, &grid,
+        {"PLAN", OPTIONS_LIST, &m.paths, .file = OPTIONS_READS, .several = true, .optional = true, .help = "saved plans, whose kernels are measured"},
+        {"-o", OPTIONS_TEXT, &m.to, .value = "RATES", .file = OPTIONS_WRITES, .help = "the file to write"},
+        {"--merge", OPTIONS_LIST, &m.others, .value = "RATES", .file = OPTIONS_READS,
+         .help = "add the rates of another host: of two times the longer counts"},
+        {"--no-links", OPTIONS_FLAG, &m.no_links, .help = "measure no links between processes, which takes ten seconds"},
+        {"--between", OPTIONS_FLAG, &m.between, .help = "measure only the link of two hosts: weir launch --hosts A,B -- weir measure --between ..."},
+        {"--grid", OPTIONS_FLAG, &m.grid,
          .help = "measure also calls of 24 blocks of transformers, to predict other shapes from; about half a minute"},
-        {"--noisy", OPTIONS_FLAG, &noisy, .help = "measure although other programs disturb the machine; the file says so"},
-        COMMAND_OPS_OPTION(objects),
+        {"--noisy", OPTIONS_FLAG, &m.noisy, .help = "measure although other programs disturb the machine; the file says so"},
+        COMMAND_OPS_OPTION(m.objects),
         {.name = NULL},
     };
     int status = options_parse(&(options_spec){program, "Measure this machine for weir predict. Best alone, as chrt -f 50 weir measure ...", table}, argc, argv);
-    if (status < 0 && !to)
-        status = options_wrong(program, "needs -o RATES, the file to write");
     if (status < 0)
-        status = command_load_ops(program, &objects);
-    const weir_plan *plans[PLANS_MAX];
-    int count = 0;
-    for (; status < 0 && count < paths.count; count++)
-        if (!(plans[count] = command_load(program, paths.value[count], &status)))
+        status = check(&m);
+    if (status < 0)
+        status = command_load_ops(program, &m.objects);
+    for (; status < 0 && m.count < m.paths.count; m.count++)
+        if (!(m.plans[m.count] = command_load(program, m.paths.value[m.count], &status)))
             break;
-    if (status < 0 && grid && !add_grid(plans, &count))
+    if (status < 0 && m.grid && !add_grid(m.plans, &m.count))
         status = options_failed(program);
+    m.rates = rates_new();
     if (status < 0)
-        status = measure(plans, count, to, noisy);
-    while (count)
-        weir_plan_free((weir_plan *)plans[--count]);
+        status = measure(&m) ? options_failed(program) : save(&m, start);
+    while (m.count)
+        weir_plan_free((weir_plan *)m.plans[--m.count]);
+    weir_rates_free(m.rates);
     return status;
 }

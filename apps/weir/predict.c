@@ -1,5 +1,6 @@
 /* weir predict: how long a step of a plan takes on a machine that was measured. */
 #include "actors/watch/trace.h"
+#include "apps/common/measure.h"
 #include "apps/weir/command.h"
 
 #include <jansson.h>
@@ -25,6 +26,9 @@ static void print(const weir_prediction *p)
            seconds_text(p->first_s, first));
     for (int w = 0; w < p->workers && w < WEIR_PREDICT_WORKERS; w++)
         printf("rank %d, worker %d: fires %.1f %% of the time\n", p->worker[w].rank, p->worker[w].number, 100 * p->worker[w].busy);
+    for (int i = 0; i < p->lines && i < WEIR_PREDICT_LINES; i++)
+        printf("line from rank %d to rank %d: %s a step, busy %.1f %% of the time\n", p->line[i].from, p->line[i].to,
+               measure_bytes_text((uint64_t)p->line[i].bytes, step), 100 * p->line[i].busy);
     if (p->measured < 1)
         printf("%.1f %% of the time of kernels was measured, %.1f %% follows from calls of other sizes, %.1f %% is guessed\n",
                100 * p->measured, 100 * p->scaled, 100 * p->guessed);
@@ -87,7 +91,6 @@ static weir_status predict(const weir_plan *plan, const weir_rates *rates, weir_
     struct trace_file file = {.to = NULL};
     weir_status status = path ? trace_file_open(&file, path) : WEIR_OK;
     status = status || !path ? status : trace_open(&trace, TRACE_EVENTS);
-    opts.size = sizeof opts;
     opts.fired = path ? record : NULL;
     opts.ctx = &trace;
     status = status ? status : weir_predict_at(plan, rates, p, &opts);
@@ -110,8 +113,13 @@ static int print_json(const weir_prediction *p)
     for (int i = 0; i < p->bounds && i < WEIR_PREDICT_BOUNDS; i++)
         json_array_append_new(cycle, json_pack("{s:s, s:s, s:i, s:s, s:s?, s:f}", "actor", p->bound[i].actor, "queue", p->bound[i].queue, "micro",
                                                p->bound[i].micro, "kind", kinds[p->bound[i].kind], "register", p->bound[i].regst, "s", p->bound[i].s));
-    json_t *all = json_pack("{s:f, s:f, s:b, s:f, s:f, s:f, s:I, s:o, s:f, s:o}", "step_s", p->step_s, "first_s", p->first_s, "steady", p->steady, "measured",
-                            p->measured, "scaled", p->scaled, "guessed", p->guessed, "firings", (json_int_t)p->firings, "workers", workers, "cycle_s", p->cycle_s, "cycle", cycle);
+    json_t *lines = json_array();
+    for (int i = 0; i < p->lines && i < WEIR_PREDICT_LINES; i++)
+        json_array_append_new(lines, json_pack("{s:i, s:i, s:f, s:f}", "from", p->line[i].from, "to", p->line[i].to, "bytes", p->line[i].bytes, "busy",
+                                               p->line[i].busy));
+    json_t *all = json_pack("{s:f, s:f, s:b, s:f, s:f, s:f, s:I, s:o, s:o, s:f, s:o}", "step_s", p->step_s, "first_s", p->first_s, "steady", p->steady, "measured",
+                            p->measured, "scaled", p->scaled, "guessed", p->guessed, "firings", (json_int_t)p->firings, "workers", workers, "lines", lines,
+                            "cycle_s", p->cycle_s, "cycle", cycle);
     const int status = all ? json_dumpf(all, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');
     json_decref(all);
@@ -120,15 +128,19 @@ static int print_json(const weir_prediction *p)
 
 int command_predict(int argc, char **argv)
 {
-    const char *path = NULL, *rates_path = NULL, *wanted = NULL, *trace = NULL;
+    const char *path = NULL, *rates_path = NULL, *trace = NULL;
     options_list objects = {0}, set = {0};
-    int workers = 0;
+    weir_predict_opts opts = {.size = sizeof opts, .src = WEIR_HERE};
     bool json = false, explains = false;
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         {"--rates", OPTIONS_TEXT, &rates_path, .value = "RATES", .file = OPTIONS_READS, .help = "the file that weir measure wrote"},
-        {"--program", OPTIONS_TEXT, &wanted, .value = "NAME", .help = "a program of the plan [main]"},
-        {"--workers", OPTIONS_INT, &workers, .min = 1, .max = 4096, .help = "threads of each rank [one per device, at most the measured cores]"},
+        {"--program", OPTIONS_TEXT, &opts.program, .value = "NAME", .help = "a program of the plan [main]"},
+        {"--workers", OPTIONS_INT, &opts.workers, .min = 1, .max = 4096, .help = "threads of each rank [one per device, at most the measured cores]"},
+        {"--ranks", OPTIONS_INT, &opts.ranks, .min = 1, .max = 4096, .help = "processes, to which devices are dealt in order [the plan's]"},
+        {"--per-host", OPTIONS_INT, &opts.per_host, .min = 1, .max = 4096, .help = "ranks of each host [all]"},
+        {"--carrier", OPTIONS_TEXT, &opts.carrier, .value = "shm|tcp|ucx", .help = "between ranks [shm on a host, tcp between hosts]"},
+        {"--no-key", OPTIONS_FLAG, &opts.no_key, .help = "lines between ranks are not encrypted, as with WEIR_INSECURE"},
         {"--set", OPTIONS_LIST, &set, .value = "X=VALUE",
          .help = "what if: 'bandwidth=10Gbit', 'latency=200us', 'slots(NAME)=3', 'speed(cpu:3)=0.5', 'workers(RANK)=1'"},
         {"--explain", OPTIONS_FLAG, &explains, .help = "print the cycle of firings that bounds the step"},
@@ -147,7 +159,8 @@ int command_predict(int argc, char **argv)
     weir_prediction p = {0};
     const char *changes[OPTIONS_LIST_MAX + 1] = {NULL};
     memcpy(changes, set.value, (size_t)set.count * sizeof *changes);
-    if (plan && (!rates || predict(plan, rates, (weir_predict_opts){.program = wanted, .workers = workers, .set = changes}, trace, &p)))
+    opts.set = changes;
+    if (plan && (!rates || predict(plan, rates, opts, trace, &p)))
         status = options_failed(program);
     if (plan && status < 0)
         status = json ? print_json(&p) : (print(&p), 0);

@@ -42,6 +42,7 @@ typedef struct played {
     uint64_t advance;      /* and what it is more than that of the step before */
     unsigned __int128 ends[CLOCK_STEPS]; /* of a step: the sum of all ends of its firings, */
     uint64_t step_firings; /* and how many it has */
+    uint64_t messages[CLOCK_STEPS], rest[CLOCK_STEPS]; /* at the end of a step: under way, and how long they still take together */
     bool over;             /* steps repeat, or it has lasted long enough */
     bool failed;           /* no memory */
 } played;
@@ -168,11 +169,18 @@ static unsigned __int128 ahead(const played *x, uint32_t step)
     return (unsigned __int128)x->step_firings * x->result->end[step] - x->ends[step];
 }
 
+/* Bursts between gaps look alike; the gap is at another place among the messages under way. */
+static bool messages_repeat(const played *x, uint32_t s, uint32_t n)
+{
+    const uint64_t now = x->rest[s], before = x->rest[s - n];
+    return x->messages[s] == x->messages[s - n] && (now > before ? now - before : before - now) <= length(x->result, s) / MILLION * x->messages[s];
+}
+
 static bool step_repeats(const played *x, uint32_t s, uint32_t n)
 {
     const unsigned __int128 now = ahead(x, s), before = ahead(x, s - n);
     const uint64_t one = length(x->result, s);
-    return alike(one, length(x->result, s - n)) && x->order[s] - x->order[s - n] == n * x->advance &&
+    return messages_repeat(x, s, n) && alike(one, length(x->result, s - n)) && x->order[s] - x->order[s - n] == n * x->advance &&
            (now > before ? now - before : before - now) <= (unsigned __int128)(one / MILLION) * x->step_firings;
 }
 
@@ -188,6 +196,15 @@ static uint32_t repeats(const played *x)
             return n;
     }
     return 0;
+}
+
+static void count_messages(played *x, uint32_t step)
+{
+    for (uint32_t i = 0; i < x->heap.count; i++)
+        if (x->heap.events[i].kind != EVENT_END && x->heap.events[i].kind != EVENT_SHARED) {
+            x->messages[step]++;
+            x->rest[step] += x->heap.events[i].time - x->now;
+        }
 }
 
 static uint64_t random_of(uint32_t actor, uint32_t firing)
@@ -207,6 +224,7 @@ static void count_end(played *x, uint32_t actor)
     x->ends[step] += x->now;
     if (--x->left[step])
         return;
+    count_messages(x, x->result->steps);
     x->result->end[x->result->steps++] = x->now;
     x->result->repeat = repeats(x);
     x->over = x->result->repeat || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH);

@@ -1,68 +1,439 @@
 /* graph/time/line.c: see the header. */
 #include "graph/time/line.h"
 
+#include "graph/base/base.h"
 #include "graph/base/error.h"
-#include "graph/plan/spread/branch.h"
+#include "graph/plan/form/view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static uint32_t producer_rank(const lines *l, uint32_t port)
+#define PS_MOST (UINT64_MAX >> 8)
+#define FLUSH_BYTES (UINT64_C(256) << 10) /* a worker writes so many itself (transport/net/out.c) */
+
+/* ---- the link of two ranks ---- */
+
+static bool on_one_host(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return plan_rank_of(l->plan, l->plan->regsts[l->plan->ports[port].regst.i].producer.i);
+    return !s->per_host || a / s->per_host == b / s->per_host;
 }
 
-static uint32_t reader_rank(const lines *l, uint32_t port)
+static bool share_memory(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return plan_rank_of(l->plan, l->plan->ports[port].actor.i);
+    return on_one_host(s, a, b) && (!s->carrier || !strcmp(s->carrier, "shm"));
 }
 
-/* How long the bytes of a register's value take to pass. */
-static uint64_t passing(const lines *l, uint32_t port)
+static time_carrier carrier_of(const lines_spec *s)
 {
-    const plan_regst *regst = &l->plan->regsts[l->plan->ports[port].regst.i];
-    double bits = 0;
-    for (uint32_t t = regst->tensors.first; t < regst->tensors.first + regst->tensors.count; t++)
-        bits += 8 * (double)plan_tensor_bytes(&l->plan->tensors[t]);
-    return l->changes->bits_s ? (uint64_t)(bits * TIME_PS_S / (double)l->changes->bits_s) : 0;
+    const bool ucx = s->carrier && !strcmp(s->carrier, "ucx");
+    return s->no_key ? (ucx ? TIME_UCX : TIME_TCP) : ucx ? TIME_UCX_KEY : TIME_TCP_KEY;
 }
 
-static uint64_t latency(const lines *l)
+/* As it was measured; NULL: it was not, or is no link. */
+static const time_link *measured(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return l->changes->has_latency ? l->changes->latency_ps : l->rates->process;
+    const time_link *link = &s->rates->links[on_one_host(s, a, b) ? TIME_LOOPBACK : TIME_HOSTS][carrier_of(s)];
+    return share_memory(s, a, b) || !link->once.count ? NULL : link;
+}
+
+static uint64_t passing(const changes *c, uint64_t bytes)
+{
+    const double ps = 8 * (double)bytes * TIME_PS_S / (double)c->bits_s;
+    return ps < (double)PS_MOST ? (uint64_t)ps : PS_MOST;
+}
+
+/* From the end of the producer's firing to the reader's on an idle line; all of it, whoever pays. */
+static uint64_t once(const lines *l, uint32_t at, uint64_t bytes)
+{
+    const changes *c = l->spec.changes;
+    const time_link *link = measured(&l->spec, l->lines[at].from, l->lines[at].to);
+    const uint64_t least = link ? curve_at(&link->once, 0) : l->spec.rates->process;
+    return (c->has_latency ? c->latency_ps : least) + (c->bits_s ? passing(c, bytes) : link ? curve_at(&link->once, bytes) - least : 0);
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t occupies(const lines *l, uint32_t at, uint64_t bytes)
+{
+    const changes *c = l->spec.changes;
+    const time_link *link = measured(&l->spec, l->lines[at].from, l->lines[at].to);
+    return c->bits_s ? passing(c, bytes) : link ? curve_at(&link->stream, bytes) : 0;
+}
+
+/* The same, of a value behind others. */
+static uint64_t behind_others(const lines *l, uint32_t at, uint64_t bytes)
+{
+    return smaller(once(l, at, bytes), once(l, at, 0) + occupies(l, at, bytes));
+}
+
+/* ---- messages ---- */
+
+/* Threads of the program are not among those that are predicted. */
+static bool is_outside(const weir_plan *plan, uint32_t actor)
+{
+    return plan->queues[plan->actors[actor].queue.i].kind == PLAN_OUTSIDE;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
 {
-    if (producer_rank(l, port) == reader_rank(l, port))
-        return l->rates->worker;
-    return latency(l) + (freed ? 0 : passing(l, port));
+    const struct crossing *c = &l->port[port], *leader = &l->port[c->leader];
+    const plan_regst *regst = &l->spec.plan->regsts[l->spec.plan->ports[port].regst.i];
+    if (c->there == PLAN_NONE)
+        return plan_rank_of(l->spec.plan, regst->producer.i) == plan_rank_of(l->spec.plan, l->spec.plan->ports[port].actor.i)
+                   ? l->spec.rates->worker
+                   : l->spec.rates->process;
+    if (freed)
+        return once(l, c->back, 0);
+    const uint64_t all = behind_others(l, c->there, leader->bytes);
+    return all > leader->sends ? all - leader->sends : 0;
+}
+
+static uint32_t slots_of(const lines *l, uint32_t port)
+{
+    return l->spec.changes->slots[l->spec.plan->ports[port].regst.i];
+}
+
+/* When the value number `value` of those that were sent to a leader is there. */
+static uint64_t *arrival(const lines *l, uint32_t leader, uint64_t value)
+{
+    return &l->arrives[l->port[leader].first + value % slots_of(l, leader)];
+}
+
+/* A value is queued there at that time; when it has passed. */
+static uint64_t pass(uint64_t *free_at, uint64_t when, uint64_t takes)
+{
+    *free_at = later(when, *free_at) + takes;
+    return *free_at;
+}
+
+/* Its turn has come on all queues on the way; the times of three queues overlap. */
+static uint64_t begin_value(lines *l, line *x, uint64_t when, uint64_t takes)
+{
+    uint64_t passed = pass(&x->free_at, when, takes);
+    if (!on_one_host(&l->spec, x->from, x->to)) {
+        passed = later(passed, pass(&l->out_free[x->from / l->spec.per_host], when, takes));
+        passed = later(passed, pass(&l->in_free[x->to / l->spec.per_host], when, takes));
+    }
+    return passed - takes;
+}
+
+/* The producer's worker has written what it pays for, so it was queued before. */
+static void send_value(lines *l, uint32_t leader, uint64_t now)
+{
+    struct crossing *c = &l->port[leader];
+    line *x = &l->lines[c->there];
+    const uint64_t takes = occupies(l, c->there, c->bytes), begin = begin_value(l, x, now - c->sends, takes);
+    const bool alone = !x->unfreed++ && x->freed <= now;
+    x->arrived = later(begin + (alone ? once(l, c->there, c->bytes) : behind_others(l, c->there, c->bytes)), x->arrived);
+    *arrival(l, leader, c->sent++) = x->arrived;
+}
+
+static uint64_t send_free(lines *l, uint32_t port, uint64_t now)
+{
+    const struct crossing *c = &l->port[port];
+    line *x = &l->lines[c->back], *there = &l->lines[c->there];
+    x->arrived = later(later(now, x->free_at) + once(l, c->back, 0), x->arrived);
+    there->unfreed -= c->leader == port && there->unfreed;
+    there->freed = x->arrived;
+    return x->arrived;
 }
 
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
 {
-    const uint32_t from = producer_rank(l, port), to = reader_rank(l, port);
-    if (from == to || freed || !l->changes->bits_s)
+    const struct crossing *c = &l->port[port];
+    if (c->there == PLAN_NONE)
         return lines_alone(l, port, freed);
-    const uint32_t first = l->first[port];
-    if (first == port) {
-        uint64_t *free_at = &l->free_at[from * l->plan->ranks + to];
-        *free_at = (*free_at > now ? *free_at : now) + passing(l, port);
-        l->arrives[port] = *free_at + latency(l);
-    }
-    return l->arrives[first] > now ? l->arrives[first] - now : 0;
+    if (!freed && c->leader == port)
+        send_value(l, port, now);
+    const uint64_t arrives = freed ? send_free(l, port, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
+    return arrives > now ? arrives - now : 0;
 }
 
-weir_status lines_open(lines *l, const weir_plan *plan, const weir_rates *rates, const changes *set)
+/* The reader's firing takes a value: its worker pays for it, but for the time in which it had nothing else to do. */
+static uint64_t receive(const lines *l, uint32_t port, uint32_t firing)
 {
-    *l = (lines){.plan = plan, .rates = rates, .changes = set};
-    l->first = calloc(plan->ports_count + (size_t)1, sizeof *l->first);
-    l->arrives = calloc(plan->ports_count + (size_t)1, sizeof *l->arrives);
-    l->free_at = calloc((size_t)plan->ranks * plan->ranks + 1, sizeof *l->free_at);
-    if (!l->first || !l->arrives || !l->free_at) {
-        lines_close(l);
-        return error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", plan->ranks);
+    const struct crossing *c = &l->port[port];
+    const uint64_t value = firing / l->spec.plan->ports[port].hold, initial = l->spec.plan->regsts[l->spec.plan->ports[port].regst.i].initial;
+    if (c->leader != port || !c->receives || value < initial || firing % l->spec.plan->ports[port].hold)
+        return 0;
+    const uint64_t arrives = *arrival(l, port, value - initial), ended = l->ended[l->spec.worker[l->spec.plan->actors[l->spec.plan->ports[port].actor.i].queue.i]];
+    const uint64_t idle = arrives > ended ? arrives - ended : 0;
+    return c->receives > idle ? c->receives - idle : 0;
+}
+
+uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing)
+{
+    const plan_actor *of = &l->spec.plan->actors[actor];
+    uint64_t ps = 0;
+    for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
+        ps += (firing + 1) % l->spec.plan->regsts[r].fill ? 0 : l->sends[r];
+    for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
+        ps += receive(l, p, firing);
+    return ps;
+}
+
+void lines_ended(lines *l, uint32_t actor, uint64_t now)
+{
+    if (!is_outside(l->spec.plan, actor))
+        l->ended[l->spec.worker[l->spec.plan->actors[actor].queue.i]] = now;
+}
+
+/* ---- what a port reads ---- */
+
+/* Parts of tensors, each once. */
+typedef struct parts {
+    uint64_t *hash;        /* owned */
+    uint32_t count, room;
+    uint64_t bytes;        /* of all */
+    bool failed;           /* no memory */
+} parts;
+
+static void add_part(parts *p, uint32_t tensor, const weir_view *part)
+{
+    const uint64_t bytes = (uint64_t)weir_shape_count(&part->shape) * weir_dtype_bytes(part->dtype);
+    uint64_t hash = hash_more(HASH_START, &tensor, sizeof tensor);
+    hash = hash_more(hash, part->offset, (size_t)part->shape.rank * sizeof *part->offset);
+    hash = hash_more(hash, part->shape.dim, (size_t)part->shape.rank * sizeof *part->shape.dim);
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->hash[i] == hash)
+            return;
+    if (p->count == p->room) {
+        const uint32_t room = p->room ? 2 * p->room : 16;
+        uint64_t *grown = realloc(p->hash, room * sizeof *grown);
+        p->failed |= !grown;
+        if (!grown)
+            return;
+        p->hash = grown;
+        p->room = room;
     }
-    weir_status status = plan_branches(plan, PLAN_NONE, NULL, NULL, l->first);
+    p->hash[p->count] = hash;
+    p->count += bytes > 0;
+    p->bytes += bytes;
+}
+
+static void add_kernel(parts *to, const weir_plan *plan, uint32_t kernel, uint32_t port)
+{
+    const plan_kernel *of = &plan->kernels[kernel];
+    const weir_op *op = weir_op_find(plan_text(plan, of->op));
+    plan_call call;
+    plan_call_begin(&call, plan, of);
+    for (uint32_t i = 0; i < of->in.count; i++) {
+        const plan_operand *operand = &plan->operands[of->in.first + i];
+        if (operand->port.i != port || plan->tensors[operand->tensor.i].home != PLAN_IN_REGST)
+            continue;
+        weir_view part = call.in[i];
+        if (op && op->reads)
+            op->reads(&call.args, (int)i, &part);
+        part.shape.rank = call.in[i].shape.rank;
+        add_part(to, operand->tensor.i, plan_view_within(&part, &call.in[i]) ? &part : &call.in[i]);
+    }
+}
+
+/* A function of the program reads all. */
+static void add_port(parts *to, const weir_plan *plan, uint32_t port)
+{
+    const plan_actor *actor = &plan->actors[plan->ports[port].actor.i];
+    const plan_range *tensors = &plan->regsts[plan->ports[port].regst.i].tensors;
+    to->count = 0;
+    to->bytes = 0;
+    for (uint32_t k = actor->kernels.first; k < actor->kernels.first + actor->kernels.count; k++)
+        add_kernel(to, plan, k, port);
+    for (uint32_t t = tensors->first; plan->queues[actor->queue.i].kind == PLAN_OUTSIDE && t < tensors->first + tensors->count; t++) {
+        const weir_view whole = plan_view_of(&plan->tensors[t]);
+        add_part(to, t, &whole);
+    }
+}
+
+/* ---- which lines there are ---- */
+
+typedef struct ends {
+    uint32_t from, to;     /* ranks */
+} ends;
+
+static ends ends_of(const weir_plan *plan, uint32_t port)
+{
+    const plan_port *of = &plan->ports[port];
+    return (ends){plan_rank_of(plan, plan->regsts[of->regst.i].producer.i), plan_rank_of(plan, of->actor.i)};
+}
+
+/* Whether its values pass over a line. With a change of the link also those of ranks that could share memory. */
+static bool crosses(const lines_spec *s, uint32_t port)
+{
+    const plan_port *of = &s->plan->ports[port];
+    if (!plan_port_counts(s->plan, of) || s->plan->actors[of->actor.i].program.i != s->program)
+        return false;
+    const ends e = ends_of(s->plan, port);
+    return e.from != e.to && (s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to));
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    const line *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+static bool number_lines(lines *l)
+{
+    const weir_plan *plan = l->spec.plan;
+    uint32_t kept = 0;
+    l->lines = calloc(2 * (size_t)plan->ports_count + 1, sizeof *l->lines);
+    if (!l->lines)
+        return false;
+    for (uint32_t p = 0; p < plan->ports_count; p++) {
+        if (!crosses(&l->spec, p))
+            continue;
+        const ends e = ends_of(plan, p);
+        l->lines[l->count++] = (line){.from = e.from, .to = e.to};
+        l->lines[l->count++] = (line){.from = e.to, .to = e.from};
+    }
+    if (l->count)
+        qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
+    for (uint32_t i = 0; i < l->count; i++)
+        if (!kept || compare_lines(&l->lines[kept - 1], &l->lines[i]))
+            l->lines[kept++] = l->lines[i];
+    l->count = kept;
+    return true;
+}
+
+static uint32_t line_of(const lines *l, uint32_t from, uint32_t to)
+{
+    const line key = {.from = from, .to = to};
+    return (uint32_t)((const line *)bsearch(&key, l->lines, l->count, sizeof *l->lines, compare_lines) - l->lines);
+}
+
+/* ---- who pays for bytes ---- */
+
+/* Whether the workers of the ranks on a host have all of its cores, so that none is left for threads of the network. */
+static bool cores_are_full(const lines_spec *s, uint32_t rank)
+{
+    const uint64_t ranks = s->per_host && s->per_host < s->plan->ranks ? s->per_host : s->plan->ranks;
+    return ranks * s->computing[rank] >= (s->rates->cores ? s->rates->cores : 1);
+}
+
+static void set_costs(lines *l, uint32_t port)
+{
+    struct crossing *c = &l->port[port];
+    const lines_spec *s = &l->spec;
+    const plan_regst *regst = &s->plan->regsts[s->plan->ports[port].regst.i];
+    const ends e = ends_of(s->plan, port);
+    const time_link *link = measured(s, e.from, e.to);
+    const uint64_t written = cores_are_full(s, e.from) || c->bytes < FLUSH_BYTES ? c->bytes : FLUSH_BYTES;
+    if (link && !is_outside(s->plan, regst->producer.i))
+        c->sends = curve_at(&link->sends, written);
+    if (link && !is_outside(s->plan, s->plan->ports[port].actor.i) && cores_are_full(s, e.to))
+        c->receives = curve_at(&link->receives, c->bytes);
+    l->sends[s->plan->ports[port].regst.i] += c->sends;
+    const double values = (double)(s->plan->actors[regst->producer.i].fires / regst->fill);
+    l->lines[c->there].bytes += values * (double)c->bytes;
+    l->lines[c->there].busy += values * (double)occupies(l, c->there, c->bytes);
+}
+
+/* ---- life ---- */
+
+/* The leader of a port that reads the same as an earlier one; earlier[p] is the port before it that reads the register. */
+static uint32_t leader_of(const lines *l, uint32_t port, const uint32_t *earlier, const uint64_t *reads)
+{
+    for (uint32_t p = earlier[port]; p != PLAN_NONE; p = earlier[p])
+        if (l->port[p].there == l->port[port].there && reads[p] == reads[port])
+            return l->port[p].leader;
+    return port;
+}
+
+static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads, uint64_t *room)
+{
+    struct crossing *c = &l->port[port];
+    const ends e = ends_of(l->spec.plan, port);
+    c->there = line_of(l, e.from, e.to);
+    c->back = line_of(l, e.to, e.from);
+    add_port(read, l->spec.plan, port);
+    reads[port] = hash_more(HASH_START, read->hash, read->count * sizeof *read->hash);
+    c->leader = leader_of(l, port, earlier, reads);
+    c->bytes = read->bytes;
+    if (c->leader != port)
+        return;
+    c->first = *room;
+    *room += slots_of(l, port);
+    set_costs(l, port);
+}
+
+static bool set_crossings(lines *l)
+{
+    const weir_plan *plan = l->spec.plan;
+    parts read = {.hash = NULL};
+    uint32_t *last = malloc((plan->regsts_count + (size_t)1) * sizeof *last), *earlier = malloc((plan->ports_count + (size_t)1) * sizeof *earlier);
+    uint64_t *reads = calloc(plan->ports_count + (size_t)1, sizeof *reads);
+    uint64_t room = 0;
+    bool ok = last && earlier && reads;
+    if (ok)
+        memset(last, 0xff, plan->regsts_count * sizeof *last);
+    for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
+        l->port[p] = (struct crossing){.there = PLAN_NONE, .back = PLAN_NONE, .leader = p};
+        earlier[p] = last[plan->ports[p].regst.i];
+        last[plan->ports[p].regst.i] = p;
+        if (crosses(&l->spec, p))
+            set_crossing(l, p, &read, earlier, reads, &room);
+        ok = !read.failed;
+    }
+    free(last);
+    free(earlier);
+    free(reads);
+    free(read.hash);
+    l->arrives = ok ? calloc(room + 1, sizeof *l->arrives) : NULL;
+    return l->arrives;
+}
+
+/* A line whose link nobody measured needs a change that says all of it. */
+static weir_status check_links(const lines *l)
+{
+    const lines_spec *s = &l->spec;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const uint32_t from = l->lines[i].from, to = l->lines[i].to;
+        const bool near = on_one_host(s, from, to);
+        if (s->carrier && !strcmp(s->carrier, "shm") && !near)
+            return error_set(WEIR_E_ARGUMENT, "%s: shared memory does not reach from rank %u to rank %u on another host; choose tcp or ucx", s->call,
+                             from, to);
+        if (share_memory(s, from, to) || measured(s, from, to) || (s->changes->bits_s && s->changes->has_latency))
+            continue;
+        return error_set(WEIR_E_ARGUMENT, "%s: the rates have no link %s %s from rank %u to rank %u: %s, or set bandwidth= and latency=", s->call,
+                         time_apart_names[near ? TIME_LOOPBACK : TIME_HOSTS], time_carrier_names[carrier_of(s)], from, to,
+                         near ? "weir measure measures it, where the carrier is" : "weir measure --between measures it");
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_carrier(const lines_spec *s)
+{
+    if (!s->carrier || !strcmp(s->carrier, "shm") || !strcmp(s->carrier, "tcp") || !strcmp(s->carrier, "ucx"))
+        return WEIR_OK;
+    return error_set(WEIR_E_ARGUMENT, "%s: there is no carrier \"%s\"; allowed: shm, tcp, ucx", s->call, s->carrier);
+}
+
+weir_status lines_open(lines *l, const lines_spec *spec)
+{
+    *l = (lines){.spec = *spec};
+    weir_status status = check_carrier(spec);
+    if (status)
+        return status;
+    l->port = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->port);
+    l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
+    l->ended = calloc(spec->workers + (size_t)1, sizeof *l->ended);
+    l->out_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->out_free);
+    l->in_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->in_free);
+    if (!l->port || !l->sends || !l->ended || !l->out_free || !l->in_free || !number_lines(l))
+        status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
+    status = status ? status : check_links(l);
+    if (!status && !set_crossings(l))
+        status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     if (status)
         lines_close(l);
     return status;
@@ -70,8 +441,12 @@ weir_status lines_open(lines *l, const weir_plan *plan, const weir_rates *rates,
 
 void lines_close(lines *l)
 {
-    free(l->first);
+    free(l->lines);
+    free(l->port);
     free(l->arrives);
-    free(l->free_at);
-    *l = (lines){0};
+    free(l->sends);
+    free(l->ended);
+    free(l->out_free);
+    free(l->in_free);
+    *l = (lines){.lines = NULL};
 }

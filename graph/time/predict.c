@@ -5,6 +5,7 @@
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread/deal.h"
+#include "graph/plan/spread/spread.h"
 #include "graph/time/change.h"
 #include "graph/time/clock.h"
 #include "graph/time/duration.h"
@@ -16,8 +17,10 @@
 
 typedef struct prediction {
     const weir_plan *plan;
+    const weir_plan *given; /* by the caller; not spread, if it was not */
     const weir_rates *rates;
     const weir_predict_opts *opts;
+    const char *call;      /* begins sentences */
     uint32_t program;
     uint32_t *worker;      /* owned; by queue */
     uint32_t workers;
@@ -25,6 +28,7 @@ typedef struct prediction {
     share_host *host;      /* owned; by number */
     uint32_t hosts;
     uint32_t *host_of;     /* owned; by worker */
+    uint32_t *computing;   /* owned; by rank: workers */
     changes changes;       /* owned, as what follows */
     durations durations;
     lines lines;
@@ -33,11 +37,26 @@ typedef struct prediction {
     bool failed;           /* no memory */
 } prediction;
 
+/* Texts of the answer are those of the caller's plan; a spread one has more queues, outside of all workers. */
+static const char *text_of(const prediction *p, plan_str text)
+{
+    return text.i < p->given->strings_count ? plan_text(p->given, text) : "";
+}
+
+static const char *queue_name(const prediction *p, uint32_t queue)
+{
+    const plan_queue *of = &p->plan->queues[queue];
+    return text_of(p, of->name.i < p->given->strings_count ? of->name : p->plan->spaces[of->space.i].name);
+}
+
 /* ---- workers ---- */
 
-/* With a link between them each rank has a host of its own. Workers for files wait for their disk, and take no core. */
+/* With a bandwidth or a latency between them each rank has a host of its own, unless the caller says how many one has. Workers for files
+ * wait for their disk, and take no core. */
 static uint32_t host_of(const prediction *p, uint32_t rank)
 {
+    if (p->opts->per_host)
+        return rank / (uint32_t)p->opts->per_host;
     return p->changes.bits_s || p->changes.has_latency ? rank : 0;
 }
 
@@ -54,6 +73,7 @@ static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
         p->host_of[p->workers] = w < workers.compute ? host_of(p, rank) : PLAN_NONE;
         p->rank_of[p->workers++] = rank;
     }
+    p->computing[rank] = status ? 0 : workers.compute;
     return status;
 }
 
@@ -66,7 +86,8 @@ static weir_status deal_workers(prediction *p)
     p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
     p->host_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->host_of);
     p->host = calloc(plan->ranks + (size_t)1, sizeof *p->host);
-    const bool ok = p->worker && p->rank_of && p->host_of && p->host;
+    p->computing = calloc(plan->ranks + (size_t)1, sizeof *p->computing);
+    const bool ok = p->worker && p->rank_of && p->host_of && p->host && p->computing;
     weir_status status = ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     p->hosts = plan->ranks ? host_of(p, plan->ranks - 1) + 1 : 1;
     for (uint32_t h = 0; !status && h < p->hosts; h++)
@@ -90,7 +111,7 @@ static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
     const uint64_t speed = p->changes.speed[plan_actor_space(p->plan, actor).i];
     if (speed != CHANGE_SPEED)
         work.ps = slower(work.ps, speed), work.stream_ps = slower(work.stream_ps, speed), work.busy_ps = slower(work.busy_ps, speed);
-    work.ps += p->rates->same;
+    work.ps += p->rates->same + lines_firing(&p->lines, actor, firing);
     return work;
 }
 
@@ -125,10 +146,11 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
     prediction *p = ctx;
     const plan_actor *of = &p->plan->actors[actor];
     const plan_queue *queue = &p->plan->queues[of->queue.i];
+    lines_ended(&p->lines, actor, end);
     record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
-    const weir_predicted_firing one = {plan_text(p->plan, of->name), plan_text(p->plan, queue->name), (int)actor, (int)(firing % of->fires),
+    const weir_predicted_firing one = {text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
                                        firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S};
-    if (p->opts->fired)
+    if (p->opts->fired && actor < p->given->actors_count)
         p->opts->fired(p->opts->ctx, &one);
 }
 
@@ -156,12 +178,33 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
     }
 }
 
-static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_edge *e)
+static int compare_busy(const void *a, const void *b)
 {
+    const line *x = a, *y = b;
+    if (x->busy != y->busy)
+        return x->busy > y->busy ? -1 : 1;
+    return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* The busiest first; one that only says that slots are free is left out. */
+static void conclude_lines(prediction *p, const clock_result *played, weir_prediction *to)
+{
+    line *list = p->lines.lines;
+    if (p->lines.count)
+        qsort(list, p->lines.count, sizeof *list, compare_busy);
+    for (uint32_t i = 0; i < p->lines.count; i++)
+        if (list[i].bytes > 0 && to->lines++ < WEIR_PREDICT_LINES)
+            to->line[to->lines - 1] = (struct weir_predicted_line){(int)list[i].from, (int)list[i].to, list[i].bytes,
+                                                                   played->period ? list[i].busy / (double)played->period : 0};
+}
+
+static struct weir_predicted_bound bound_of(const prediction *p, const period_edge *e)
+{
+    const weir_plan *plan = p->plan;
     const plan_actor *actor = &plan->actors[e->from];
     const plan_range *tensors = e->port == PLAN_NONE ? NULL : &plan->regsts[plan->ports[e->port].regst.i].tensors;
-    return (struct weir_predicted_bound){plan_text(plan, actor->name), plan_text(plan, plan->queues[actor->queue.i].name),
-                                         tensors && tensors->count ? plan_text(plan, plan->tensors[tensors->first].name) : NULL,
+    return (struct weir_predicted_bound){text_of(p, actor->name), queue_name(p, actor->queue.i),
+                                         tensors && tensors->count ? text_of(p, plan->tensors[tensors->first].name) : NULL,
                                          (int)e->from_firing, e->kind, (double)e->ps / TIME_PS_S};
 }
 
@@ -178,7 +221,7 @@ static weir_status explain(const prediction *p, const clock_result *played, weir
     to->cycle_s = period.ps / TIME_PS_S;
     to->bounds = (int)period.count;
     for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
-        to->bound[i] = bound_of(p->plan, &period.cycle[i]);
+        to->bound[i] = bound_of(p, &period.cycle[i]);
     free(period.cycle);
     return status;
 }
@@ -202,7 +245,9 @@ static weir_status play(prediction *p, weir_prediction *to)
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
                              .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = p->changes.slots};
     weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
-    status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
+    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
+                                .carrier = p->opts->carrier, .no_key = p->opts->no_key, .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
+    status = status ? status : lines_open(&p->lines, &between);
     if (!status)
         leave_hosts(p);
     status = status ? status : clock_play(&spec, &played);
@@ -211,6 +256,7 @@ static weir_status play(prediction *p, weir_prediction *to)
     if (!status) {
         conclude(p, &played, to);
         status = explain(p, &played, to);
+        conclude_lines(p, &played, to); /* sorts them, so nobody asks for messages any more */
     }
     free(played.busy);
     free(p->firings);
@@ -239,26 +285,48 @@ static weir_status check_devices(const prediction *p)
     return WEIR_OK;
 }
 
+static weir_status check_ranks(const prediction *p)
+{
+    const weir_predict_opts *o = p->opts;
+    if (o->ranks < 0 || o->per_host < 0)
+        return error_set(WEIR_E_ARGUMENT, "%s: .%s is %d, and must be 1 or more", p->call, o->ranks < 0 ? "ranks" : "per_host",
+                         o->ranks < 0 ? o->ranks : o->per_host);
+    return WEIR_OK;
+}
+
+/* Predicts it as it is spread over ranks. */
+static weir_status predict(prediction *p, weir_prediction *to)
+{
+    weir_status status = find_program(p);
+    status = status ? status : check_devices(p);
+    status = status ? status : changes_read(&p->changes, p->plan, p->opts->set, p->call);
+    status = status ? status : deal_workers(p);
+    uint32_t *const worker = p->worker, *const rank_of = p->rank_of, *const computing = p->computing, *const on_host = p->host_of;
+    share_host *const host = p->host;
+    status = status ? status : play(p, to);
+    changes_free(&p->changes);
+    free(worker);
+    free(rank_of);
+    free(computing);
+    free(on_host);
+    free(host);
+    return status;
+}
+
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *to, const weir_predict_opts *given)
 {
     weir_predict_opts opts;
+    char call[256];
     if (error_null(plan, "weir_predict", "plan") || error_null(rates, "weir_predict", "rates") || error_null(to, "weir_predict", "prediction"))
         return WEIR_E_ARGUMENT;
     weir_status status = opts_read(&opts, sizeof opts, given, "weir_predict");
-    prediction p = {.plan = plan, .rates = rates, .opts = &opts};
-    status = status ? status : find_program(&p);
-    status = status ? status : check_devices(&p);
-    char call[256];
     text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
-    status = status ? status : changes_read(&p.changes, plan, opts.set, call);
-    status = status ? status : deal_workers(&p);
-    uint32_t *const worker = p.worker, *const rank_of = p.rank_of, *const on_host = p.host_of;
-    share_host *const host = p.host;
-    status = status ? status : play(&p, to);
-    changes_free(&p.changes);
-    free(worker);
-    free(rank_of);
-    free(on_host);
-    free(host);
+    prediction p = {.plan = plan, .given = plan, .rates = rates, .opts = &opts, .call = call};
+    status = status ? status : check_ranks(&p);
+    weir_plan *spread = !status && opts.ranks ? plan_spread(plan, (uint32_t)opts.ranks, 0) : NULL;
+    if (opts.ranks && !status)
+        p.plan = spread;
+    status = status ? status : p.plan ? predict(&p, to) : WEIR_E_ARGUMENT; /* the sentence is there */
+    weir_plan_free(spread);
     return status;
 }

@@ -15,7 +15,7 @@
 #define FIRST_LINE "weir rates 1"
 enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
 
-/* A number of a line: its key there, and where the uint64_t is in its structure. */
+/* A number of a line: its key there, and where the uint64_t is in its structure; or a curve. */
 typedef struct number {
     const char *key;
     size_t at;
@@ -29,6 +29,8 @@ static const number call_numbers[] = {{"warm", offsetof(time_call, ps[TIME_WARM]
 static const number cache_numbers[] = {{"l2", offsetof(weir_rates, l2)}, {"l3", offsetof(weir_rates, l3)}, {NULL, 0}};
 static const number hand_numbers[] = {
     {"same", offsetof(weir_rates, same)}, {"worker", offsetof(weir_rates, worker)}, {"process", offsetof(weir_rates, process)}, {NULL, 0}};
+static const number link_curves[] = {{"once", offsetof(time_link, once)}, {"stream", offsetof(time_link, stream)},
+                                     {"sends", offsetof(time_link, sends)}, {"receives", offsetof(time_link, receives)}, {NULL, 0}};
 static const number machine_numbers[] = {{"cores", offsetof(weir_rates, cores)}, {NULL, 0}};
 static const number noise_numbers[] = {
     {"p50", offsetof(weir_rates, noise_p50)}, {"p90", offsetof(weir_rates, noise_p90)}, {"noisy", offsetof(weir_rates, noisy)}, {NULL, 0}};
@@ -156,6 +158,31 @@ static void put_hash(written *w)
     put(w, last);
 }
 
+static void put_curve(written *w, const char *key, const time_curve *curve)
+{
+    char text[64];
+    put(w, " "), put(w, key);
+    for (uint32_t i = 0; i < curve->count; i++) {
+        text_print(text, sizeof text, "%c%" PRIu64 ":%" PRIu64, i ? ',' : '=', curve->bytes[i], curve->ps[i]);
+        put(w, text);
+    }
+}
+
+static void put_link(written *w, const time_link *link, time_apart apart, time_carrier carrier)
+{
+    put(w, "\nlink "), put(w, time_apart_names[apart]), put(w, " "), put(w, time_carrier_names[carrier]);
+    for (const number *n = link_curves; n->key; n++)
+        put_curve(w, n->key, (const time_curve *)((const char *)link + n->at));
+}
+
+static void put_links(written *w, const weir_rates *rates)
+{
+    for (int a = 0; a < TIME_APARTS; a++)
+        for (int c = 0; c < TIME_CARRIERS; c++)
+            if (rates->links[a][c].once.count)
+                put_link(w, &rates->links[a][c], (time_apart)a, (time_carrier)c);
+}
+
 char *rates_text(const weir_rates *rates, size_t *bytes)
 {
     written w = {0};
@@ -166,6 +193,7 @@ char *rates_text(const weir_rates *rates, size_t *bytes)
     }
     put_numbers(&w, "caches", cache_numbers, rates);
     put_numbers(&w, "\nhand", hand_numbers, rates);
+    put_links(&w, rates);
     put_numbers(&w, "\nmachine", machine_numbers, rates);
     put(&w, " level="), put(&w, rates->level);
     put_numbers(&w, "\nnoise", noise_numbers, rates);
@@ -211,17 +239,25 @@ static bool wrong(const reader *r, const char *what)
     return false;
 }
 
+static bool take_digits(reader *r, uint64_t *value)
+{
+    for (*value = 0; is_digit(*r->at); r->at++) {
+        if (*value > (UINT64_MAX >> 8) / 10)
+            return wrong(r, "a number is larger than any time or size");
+        *value = 10 * *value + (uint64_t)(*r->at - '0');
+    }
+    return true;
+}
+
 static bool take_number(reader *r, const number *n, void *of)
 {
     const size_t key = strlen(n->key);
     if (strncmp(r->at, n->key, key) || r->at[key] != '=' || !is_digit(r->at[key + 1]))
         return wrong(r, "a number is missing, or not where it is in a file that weir measure writes");
     uint64_t value = 0;
-    for (r->at += key + 1; is_digit(*r->at); r->at++) {
-        if (value > (UINT64_MAX >> 8) / 10)
-            return wrong(r, "a number is larger than any time or size");
-        value = 10 * value + (uint64_t)(*r->at - '0');
-    }
+    r->at += key + 1;
+    if (!take_digits(r, &value))
+        return false;
     memcpy((char *)of + n->at, &value, sizeof value);
     r->at += *r->at == ' ';
     return true;
@@ -258,6 +294,61 @@ static bool take_level(reader *r, weir_rates *rates)
     return true;
 }
 
+/* Takes the word, and a space or the end behind it. */
+static bool take_word(reader *r, const char *word)
+{
+    const size_t bytes = strlen(word);
+    if (strncmp(r->at, word, bytes) || (r->at[bytes] && r->at[bytes] != ' '))
+        return false;
+    r->at += bytes + (r->at[bytes] == ' ');
+    return true;
+}
+
+static int take_name(reader *r, const char *const *names, int count)
+{
+    int i = 0;
+    while (i < count && !take_word(r, names[i]))
+        i++;
+    return i;
+}
+
+static bool take_point(reader *r, time_curve *curve)
+{
+    uint64_t bytes = 0, ps = 0;
+    if (!is_digit(*r->at) || !take_digits(r, &bytes) || *r->at++ != ':' || !is_digit(*r->at) || !take_digits(r, &ps))
+        return wrong(r, "a curve has sizes with their times, as once=64:6700000,65536:75000000");
+    if (curve->count && ps < curve->ps[curve->count - 1])
+        return wrong(r, "a value takes longer than a larger one");
+    return curve_add(curve, bytes, ps) || wrong(r, "sizes of a curve rise, and are 8 at most");
+}
+
+static bool take_curve(reader *r, const char *key, time_curve *curve)
+{
+    const size_t bytes = strlen(key);
+    if (strncmp(r->at, key, bytes) || r->at[bytes] != '=')
+        return wrong(r, "a link has the curves once=, stream=, sends= and receives=");
+    for (r->at += bytes + 1; take_point(r, curve); r->at++)
+        if (*r->at != ',') {
+            r->at += *r->at == ' ';
+            return true;
+        }
+    return false;
+}
+
+static bool take_link(reader *r, weir_rates *rates)
+{
+    const int apart = take_name(r, time_apart_names, TIME_APARTS), carrier = take_name(r, time_carrier_names, TIME_CARRIERS);
+    if (apart == TIME_APARTS || carrier == TIME_CARRIERS)
+        return wrong(r, "a link is one of loopback or hosts, and of tcp, tcp+key, ucx or ucx+key");
+    time_link *link = &rates->links[apart][carrier];
+    if (link->once.count)
+        return wrong(r, "the link is there twice");
+    for (const number *n = link_curves; n->key; n++)
+        if (!take_curve(r, n->key, (time_curve *)((char *)link + n->at)))
+            return false;
+    return !*r->at || wrong(r, "a link ends with the curve receives=");
+}
+
 static bool begins(reader *r, const char *word)
 {
     const size_t bytes = strlen(word);
@@ -282,13 +373,15 @@ static bool take_line(reader *r, weir_rates *rates)
         return take_numbers(r, cache_numbers, rates);
     if (begins(r, "hand"))
         return take_numbers(r, hand_numbers, rates);
+    if (begins(r, "link"))
+        return take_link(r, rates);
     if (begins(r, "machine"))
         return take_numbers(r, machine_numbers, rates) && take_level(r, rates);
     if (begins(r, "noise"))
         return take_numbers(r, noise_numbers, rates);
     if (begins(r, "threads"))
         return take_threads(r, rates);
-    return wrong(r, "a line begins with call, caches, hand, machine, noise or threads; this one does not");
+    return wrong(r, "a line begins with call, caches, hand, link, machine, noise or threads; this one does not");
 }
 
 /* The lines between the first and the last. */

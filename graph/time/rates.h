@@ -4,13 +4,15 @@
  *     call warm=1930000000 near=1960000000 far=2010000000 band=2300000000 core=1930000000 flops=805306368 bytes=2359296 n=9 matmul a=...
  *     caches l2=1048576 l3=33554432
  *     hand same=12000 worker=230000 process=410000
+ *     link loopback tcp once=64:6700000,65536:75000000 stream=64:330000,65536:33000000 sends=64:900000 receives=64:800000
  *     machine cores=2 level=native-v4
  *     noise p50=1008 p90=1100 noisy=0
  *     threads count=1 bytes_s=13500000000 flops_s=118000000000
  *     threads count=2 bytes_s=26800000000 flops_s=236000000000
  *     hash 0123456789abcdef
  *
- * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. Lines between the first and the last are
+ * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. A curve is a list of sizes and their times
+ * (graph/time/link.h); a link that was not measured has no line. Lines between the first and the last are
  * sorted; the last is the hash of those before it (FNV-1a).
  */
 #ifndef GRAPH_TIME_RATES_H
@@ -18,7 +20,7 @@
 
 #include <weir/time.h>
 
-#include <stdint.h>
+#include "graph/time/link.h"
 
 #define TIME_PS_S 1e12 /* picoseconds of a second */
 
@@ -46,6 +48,7 @@ struct weir_rates {
     uint64_t l2, l3;         /* bytes: of a core, of all of them */
     uint64_t same, worker, process; /* ps: of a firing beside its kernels; until a message is there, on another worker, in another
                                 process */
+    time_link links[TIME_APARTS][TIME_CARRIERS];
     uint64_t cores;
     rates_threads threads[RATES_THREADS_MAX];
     uint32_t threads_count;

@@ -45,6 +45,11 @@ weir_status weir_rates_save(const weir_rates *rates, const char *path);
 weir_rates *weir_rates_load(const char *path);
 void weir_rates_free(weir_rates *rates);
 
+/* Adds the rates of another host, for plans that run on both: a step waits for the slowest host, so the longer time counts where both know
+ * one, the smaller cache, and the fewer cores. E_ARGUMENT: the kernels have other levels (WEIR_CPU_LEVEL); `rates` is as it was. E_MEMORY:
+ * some calls may be added. */
+weir_status weir_rates_merge(weir_rates *rates, const weir_rates *other);
+
 typedef struct weir_predicted_firing {
     const char *actor, *queue; /* the plan's texts */
     int number, micro;         /* of the actor in the plan; the micro-batch */
@@ -57,15 +62,19 @@ typedef struct weir_predict_opts {
     weir_src src;
     const char *program; /* ["main"] */
     int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
-    /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the link between ranks, "slots(h0)=3" of
+    /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the lines between all ranks, "slots(h0)=3" of
      * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
     const char *const *set;
     /* Told of each firing that is played, in the order of their ends; `firing` is borrowed for the call [nobody] */
     void (*fired)(void *ctx, const weir_predicted_firing *firing);
     void *ctx;           /* of fired */
+    int ranks;           /* processes that the devices are dealt to, in rank order [the plan's: one, if it was not spread] */
+    int per_host;        /* ranks of each host, in rank order [all] */
+    const char *carrier; /* of values between ranks, "shm", "tcp" or "ucx" [shm on a host, tcp between hosts] */
+    bool no_key;         /* lines are not encrypted [with a key, as sessions] */
 } weir_predict_opts;
 
-enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64 };
+enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64, WEIR_PREDICT_LINES = 64 };
 
 /* Why a firing waits for the one before it in the critical cycle. */
 typedef enum weir_bound_kind {
@@ -97,10 +106,19 @@ typedef struct weir_prediction {
         weir_bound_kind kind;
         double s;        /* of this firing, and of the message to the next */
     } bound[WEIR_PREDICT_BOUNDS]; /* the first ones */
+    /* Lines between ranks that share no memory, the busiest first. The critical cycle does not know that values wait for each other on a
+     * line: a step that a line bounds takes longer than cycle_s. */
+    int lines;
+    struct weir_predicted_line {
+        int from, to;    /* ranks */
+        double bytes;    /* of a step */
+        double busy;     /* share of the time in which values occupy it, from 0 to 1 */
+    } line[WEIR_PREDICT_LINES]; /* the first ones */
 } weir_prediction;
 
 /* Predicts the time of a step. Sources, sinks and calls of the program's own functions count as if they took no time. E_ARGUMENT:
- * there is no such program. E_UNSUPPORTED: the plan has devices that are no CPUs. E_MEMORY. Any thread. */
+ * there is no such program or carrier, the devices do not fit the ranks, or the rates lack a link. E_UNSUPPORTED: the plan has devices that
+ * are no CPUs. E_MEMORY. Any thread. */
 #define weir_predict(plan, rates, prediction, ...) \
     weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);

@@ -14,6 +14,7 @@
 #include "apps/weir/bench/shapes.h"
 #include "apps/weir/bench/stored.h"
 #include "apps/weir/bench/time.h"
+#include "apps/weir/bench/time_link.h"
 #include "apps/weir/bench/peers/team.h"
 #include "apps/common/options.h"
 #include "apps/weir/command.h"
@@ -27,6 +28,7 @@ static const char program[] = "weir bench";
 #define BENCH_LIST(X)                              \
     X(link, "a register to another process")       \
     X(allreduce, "a sum over processes")           \
+    X(time_link, "predicted beside measured values to another process") \
     X(actors, "messages between actors")           \
     X(loop, "from a push to its value")            \
     X(gpt, "a training step of a GPT")             \

@@ -1,10 +1,9 @@
-/* apps/weir/bench/link.c: the plans are made by hand: two actors on two devices, and nothing but the register that is
- * measured between them. */
+/* apps/weir/bench/link.c: see the header. */
 #include "apps/weir/bench/link.h"
 
 #include "apps/weir/bench/figures.h"
+#include "apps/weir/bench/link_plan.h"
 #include "apps/weir/bench/peers/raw.h"
-#include "graph/plan/form/build.h"
 
 #define ROUNDS 5
 #define ROUND_SECONDS 0.1
@@ -18,18 +17,6 @@ static const size_t sizes[] = {64, 64 << 10, 1 << 20, 16 << 20};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
 /* ---- ops ---- */
-
-static bool infer_none(weir_op_args *args, char *error, size_t error_bytes)
-{
-    (void)args, (void)error, (void)error_bytes;
-    return true;
-}
-
-static bool fits_all(const weir_op_args *args, char *error, size_t error_bytes)
-{
-    (void)args, (void)error, (void)error_bytes;
-    return true;
-}
 
 static weir_status kernel_none(const weir_kernel_args *args)
 {
@@ -63,8 +50,8 @@ static weir_status kernel_read(const weir_kernel_args *args)
                                     .in_min = ins,                \
                                     .in_max = ins,                \
                                     .out_count = outs,            \
-                                    .infer = infer_none,          \
-                                    .fits = fits_all,             \
+                                    .infer = bench_link_infer,          \
+                                    .fits = bench_link_fits,             \
                                     .kernel = {[WEIR_CPU] = function}};
 OP_LIST(X)
 #undef X
@@ -72,6 +59,8 @@ OP_LIST(X)
 static weir_status ops_register(void)
 {
     weir_status status = WEIR_OK;
+    if (weir_op_find(op_give.name))
+        return WEIR_OK;
 #define X(op, ins, outs, function) status = status ? status : weir_op_register(&op_##op);
     OP_LIST(X)
 #undef X
@@ -80,82 +69,10 @@ static weir_status ops_register(void)
 
 /* ---- plans ---- */
 
-/* A device, its queue and its actor have the same number, the rank's; registers that of who makes them. */
-static void add_device(plan_builder *builder, uint32_t rank)
-{
-    plan_str name = plan_add_text(builder, rank ? "cpu:1" : "cpu:0");
-    plan_add_spaces(builder, (plan_space){.kind = WEIR_CPU, .index = rank, .name = name});
-    plan_add_queues(builder, (plan_queue){.space = {rank}, .kind = PLAN_COMPUTE, .name = name});
-}
-
-/* A register of `bytes` with one tensor, at the start of the device's arena. */
-static void add_regst(plan_builder *builder, uint32_t rank, size_t bytes, uint32_t slots, uint32_t initial)
-{
-    weir_plan *plan = plan_builder_plan(builder);
-    uint32_t tensor = plan->tensors_count, regst = plan->regsts_count;
-    plan->spaces[rank].bytes = slots * bytes;
-    plan->actors[rank].regsts.count = 1;
-    plan_add_regsts(builder, (plan_regst){.producer = {rank}, .space = {rank}, .slots = slots, .fill = 1,
-                                          .initial = initial, .slot_bytes = bytes, .tensors = {tensor, 1}});
-    plan_add_tensors(builder, (plan_tensor){.name = plan_add_text(builder, "bytes"), .home = PLAN_IN_REGST,
-                                            .owner = regst, .dtype = WEIR_U8, .rank = 1,
-                                            .shape = {(int64_t)bytes}, .global = {(int64_t)bytes}});
-}
-
-/* The actor of a rank: reads register `in`, makes register `out`; PLAN_NONE: it has none. Tensors have the numbers of
- * their registers. */
-static void add_actor(plan_builder *builder, uint32_t rank, const weir_op *op, uint32_t in, uint32_t out)
-{
-    weir_plan *plan = plan_builder_plan(builder);
-    uint32_t port = plan->ports_count, operand = plan->operands_count;
-    uint32_t ins = in != PLAN_NONE, outs = out != PLAN_NONE;
-    plan_str name = plan_add_text(builder, op->name);
-    plan_add_actors(builder, (plan_actor){.queue = {rank}, .name = name, .fires = 1, .ports = {port, ins},
-                                          .regsts = {plan->regsts_count, 0}, .kernels = {plan->kernels_count, 1},
-                                          .states = {plan->tensors_count, 0}, .temps = {plan->tensors_count, 0}});
-    if (ins) {
-        plan_add_ports(builder, (plan_port){.actor = {rank}, .regst = {in}, .hold = 1});
-        plan_add_operands(builder, (plan_operand){.tensor = {in}, .port = {port}});
-    }
-    if (outs)
-        plan_add_operands(builder, (plan_operand){.tensor = {out}, .port = {PLAN_NONE}});
-    plan_add_kernels(builder, (plan_kernel){.actor = {rank}, .op = name, .name = name, .host = PLAN_NONE,
-                                            .in = {operand, ins}, .out = {operand + ins, outs}});
-}
-
-static plan_builder *builder_new(void)
-{
-    plan_builder *builder = plan_builder_new();
-    if (!builder)
-        return NULL;
-    plan_builder_plan(builder)->micro_batches = 1;
-    plan_add_programs(builder, (plan_program){plan_add_text(builder, "main")});
-    add_device(builder, 0);
-    add_device(builder, 1);
-    return builder;
-}
-
-static weir_plan *builder_plan(plan_builder *builder)
-{
-    weir_plan *plan = plan_builder_finish(builder, NULL);
-    if (plan && plan_validate(plan)) {
-        weir_plan_free(plan);
-        plan = NULL;
-    }
-    return plan;
-}
-
 /* There and back, one slot each way; the way back is full at the start. */
 static weir_plan *rally_plan(size_t bytes)
 {
-    plan_builder *builder = builder_new();
-    if (!builder)
-        return NULL;
-    add_actor(builder, 0, &op_pass, 1, 0);
-    add_regst(builder, 0, bytes, 1, 0);
-    add_actor(builder, 1, &op_pass, 0, 1);
-    add_regst(builder, 1, bytes, 1, 1);
-    return builder_plan(builder);
+    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = 1, .first = &op_pass, .second = &op_pass, .back = true});
 }
 
 static uint32_t stream_slots(size_t bytes)
@@ -167,13 +84,14 @@ static uint32_t stream_slots(size_t bytes)
 /* One way. */
 static weir_plan *stream_plan(size_t bytes, const weir_op *reader)
 {
-    plan_builder *builder = builder_new();
-    if (!builder)
+    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = stream_slots(bytes), .first = &op_give, .second = reader});
+}
+
+weir_plan *bench_link_idle(size_t bytes, bool stream)
+{
+    if (ops_register())
         return NULL;
-    add_actor(builder, 0, &op_give, PLAN_NONE, 0);
-    add_regst(builder, 0, bytes, stream_slots(bytes), 0);
-    add_actor(builder, 1, reader, 0, PLAN_NONE);
-    return builder_plan(builder);
+    return stream ? stream_plan(bytes, &op_take) : rally_plan(bytes);
 }
 
 /* ---- measures ---- */

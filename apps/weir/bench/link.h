@@ -31,6 +31,10 @@ typedef struct bench_link_opts {
     bench_over over;
 } bench_link_opts;
 
+/* A plan of two devices: values of `bytes` go there and back, one slot each way, or with `stream` one way, several slots. A step is one
+ * of each. The readers do not touch the bytes. NULL and weir_error(). */
+weir_plan *bench_link_idle(size_t bytes, bool stream);
+
 /* Runs for about half a minute, or a few seconds when `quick`; writes a JSON object or a table to `to`. Forks: to be
  * called by a process that has not opened a session. */
 weir_status bench_link_with(const bench_link_opts *opts, bool json, bool quick, FILE *to);

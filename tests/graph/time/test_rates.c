@@ -28,6 +28,9 @@ static weir_rates *made_up(void)
     r->threads[r->threads_count++] = (rates_threads){1, 1000, 5000};
     r->threads[r->threads_count++] = (rates_threads){4, 3000, 20000};
     strcpy(r->level, "v4");
+    time_link *link = &r->links[TIME_HOSTS][TIME_TCP_KEY];
+    cr_assert(curve_add(&link->once, 64, 50) && curve_add(&link->once, 65536, 700) && curve_add(&link->stream, 64, 3) &&
+              curve_add(&link->sends, 64, 2) && curve_add(&link->receives, 64, 1));
     return r;
 }
 
@@ -81,7 +84,18 @@ Test(rates, a_wrong_line_is_named, .timeout = 30)
                  {"warm=5", "warm=x", "my.rates:3: a number is missing"},
                  {"b a=1", "a a=1", "my.rates:3: the call is there twice"},
                  {"warm=5", "warm=99999999999999999999", "my.rates:3: a number is larger"},
-                 {"level=v4", "level=0123456789012345678901234567890123456789", "my.rates:6: it names no level"}};
+                 {"level=v4", "level=0123456789012345678901234567890123456789", "my.rates:7: it names no level"},
+                 {"link hosts", "link moon", "my.rates:6: a link is one of loopback or hosts"},
+                 {"tcp+key", "tcp+lock", "my.rates:6: a link is one of loopback or hosts"},
+                 {"link hosts tcp+key", "link hosts tcp once=64:1 stream=64:1 sends=64:1 receives=64:1\nlink hosts tcp", "my.rates:7: the link is there twice"},
+                 {"once=64:50", "twice=64:50", "my.rates:6: a link has the curves once="},
+                 {"stream=64:3", "", "my.rates:6: a link has the curves"},
+                 {"once=64:50", "once=64", "my.rates:6: a curve has sizes with their times"},
+                 {"once=64:50", "once=", "my.rates:6: a curve has sizes with their times"},
+                 {",65536:700", ",65536:7", "my.rates:6: a value takes longer than a larger one"},
+                 {",65536:700", ",64:700", "my.rates:6: sizes of a curve rise"},
+                 {"once=64:50", "once=1:1,2:2,3:3,4:4,5:5,6:6,7:7,8:8,64:50", "my.rates:6: sizes of a curve rise, and are 8 at most"},
+                 {"receives=64:1", "receives=64:1 more", "my.rates:6: a link ends with"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weir_rates *r = parse_changed(wrong[i].from, wrong[i].to);
         cr_expect_null(r);
@@ -229,4 +243,79 @@ Test(rates, numbers_at_their_limits_are_answered, .timeout = 60)
         }
     weir_rates_free(rates);
     weir_plan_free(plan);
+}
+
+/* ---- several hosts ---- */
+
+static weir_rates *host(uint64_t ps, uint64_t cores, uint64_t once)
+{
+    weir_rates *r = made_up();
+    cr_assert(rates_add(r, &(time_call){.text = "b a=1 f32:2>f32:2", .ps = {ps, 10 - ps, 20}, .flops = 8, .bytes = 16, .samples = ps}));
+    r->cores = cores;
+    r->worker = 1000 * ps;
+    r->links[TIME_HOSTS][TIME_TCP_KEY].once.ps[1] = once;
+    return r;
+}
+
+static char *merged(weir_rates *a, weir_rates *b)
+{
+    size_t bytes;
+    cr_assert_eq(weir_rates_merge(a, b), WEIR_OK, "%s", weir_error());
+    char *text = rates_text(a, &bytes);
+    weir_rates_free(a), weir_rates_free(b);
+    return text;
+}
+
+Test(rates, of_two_hosts_the_slower_counts, .timeout = 30)
+{
+    char *one = merged(host(3, 8, 900), host(6, 2, 800)), *other = merged(host(6, 2, 800), host(3, 8, 900));
+    cr_expect_str_eq(one, other, "in any order");
+    cr_expect(strstr(one, "call warm=6 near=7 far=20 "), "%s", one);
+    cr_expect(strstr(one, "n=3 b a=1"), "%s", one);
+    cr_expect(strstr(one, "cores=2") && strstr(one, "worker=6000") && strstr(one, "65536:900"), "%s", one);
+    free(one), free(other);
+}
+
+Test(rates, what_only_one_host_knows_is_kept, .timeout = 30)
+{
+    weir_rates *some = made_up(), *none = rates_new();
+    size_t bytes;
+    char *before = rates_text(some, &bytes);
+    char *after = merged(none, some);
+    cr_expect_str_eq(before, after);
+    free(before), free(after);
+}
+
+Test(rates, hosts_whose_kernels_round_differently_are_refused, .timeout = 30)
+{
+    weir_rates *a = made_up(), *b = host(6, 2, 800);
+    size_t bytes;
+    char *before = rates_text(a, &bytes);
+    strcpy(b->level, "v3");
+    cr_expect_eq(weir_rates_merge(a, b), WEIR_E_ARGUMENT);
+    cr_expect(strstr(weir_error(), "level v4") && strstr(weir_error(), "level v3"), "%s", weir_error());
+    char *after = rates_text(a, &bytes);
+    cr_expect_str_eq(before, after, "nothing is changed");
+    cr_expect_eq(weir_rates_merge(NULL, a), WEIR_E_ARGUMENT);
+    cr_expect_eq(weir_rates_merge(a, NULL), WEIR_E_ARGUMENT);
+    free(before), free(after);
+    weir_rates_free(a), weir_rates_free(b);
+}
+
+/* ---- curves ---- */
+
+Test(rates, a_curve_is_straight_between_its_points_and_goes_on_behind_them, .timeout = 30)
+{
+    time_curve c = {.count = 0};
+    cr_expect_eq(curve_at(&c, 1000), 0);
+    cr_assert(curve_add(&c, 100, 50));
+    cr_expect(curve_at(&c, 0) == 50 && curve_at(&c, UINT64_MAX) == 50);
+    cr_assert(curve_add(&c, 200, 150) && curve_add(&c, 400, 250));
+    static const uint64_t known[][2] = {{0, 50}, {100, 50}, {150, 100}, {200, 150}, {300, 200}, {400, 250}, {1400, 750}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        cr_expect_eq(curve_at(&c, known[i][0]), known[i][1], "%d bytes", (int)known[i][0]);
+    cr_expect_eq(curve_at(&c, UINT64_MAX), UINT64_MAX >> 8, "as much as a file may say");
+    cr_expect_not(curve_add(&c, 400, 300));
+    cr_assert(curve_add(&c, 500, 10));
+    cr_expect_eq(c.ps[3], 250, "larger values take no less");
 }

@@ -1,0 +1,41 @@
+/* tests/apps/test_predict.c: `weir measure` and `weir predict`, run as a user runs them. Times are not judged. */
+#include "tests/apps/shell.h"
+#include "tests/support/json.h"
+
+#include <string.h>
+
+TestSuite(predict, .init = shell_begin, .fini = folder_remove, .timeout = 120);
+
+#define GPT APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 8 --batch 4 --dp 2 --steps 1 --sample 0 --plan $T/plan >/dev/null 2>&1; "
+
+Test(predict, two_ranks_measure_their_line_and_a_plan_is_predicted_over_it)
+{
+    must_run(GPT "weir launch -n 2 --no-prefix -- " APPS_BIN "/weir measure --between -o $T/link.rates; grep -c '^link hosts tcp+key once=64:' $T/link.rates");
+    cr_expect(strstr(output, "link.rates: rates of two hosts") && strstr(output, "\n1\n"), "%s", output);
+    must_run("weir launch -n 2 --no-prefix --insecure -- " APPS_BIN "/weir measure --between --merge $T/link.rates -o $T/both.rates; grep -c '^link hosts tcp' "
+             "$T/both.rates");
+    cr_expect(strstr(output, "\n2\n"), "%s", output);
+    must_run("weir predict $T/plan --rates $T/both.rates --ranks 2 --per-host 1 --json");
+    cr_expect(json_valid(output), "%s", output);
+    cr_expect_eq(json_count(output, "\"from\": "), 2, "%s", output);
+    must_run("weir predict $T/plan --rates $T/both.rates --ranks 2 --per-host 1 --no-key");
+    cr_expect(strstr(output, "line from rank 0 to rank 1: "), "%s", output);
+    must_run("weir predict $T/plan --rates $T/both.rates --ranks 2 --per-host 1 --trace $T/trace && grep -q traceEvents $T/trace");
+    must_run("weir predict $T/plan --rates $T/both.rates --ranks 2");
+    cr_expect(!strstr(output, "line from"), "ranks of a host share memory: %s", output);
+}
+
+Test(predict, what_cannot_be_predicted_or_measured_is_one_sentence)
+{
+    must_run(GPT "weir measure --no-links --noisy -o $T/link.rates");
+    must_run("! weir predict $T/plan --rates $T/link.rates --ranks 2 --carrier tcp 2>&1");
+    cr_expect(strstr(output, "weir predict: weir_predict: the rates have no link loopback tcp+key from rank 0 to rank 1"), "%s", output);
+    must_run("! weir predict $T/plan --rates $T/link.rates --carrier pigeon 2>&1");
+    cr_expect(strstr(output, "there is no carrier \"pigeon\"; allowed: shm, tcp, ucx"), "%s", output);
+    must_run("! weir measure --between -o $T/x 2>&1");
+    cr_expect(strstr(output, "--between needs two ranks, not 1"), "%s", output);
+    must_run("! weir measure $T/plan --between -o $T/x 2>&1");
+    cr_expect(strstr(output, "--between measures the link alone"), "%s", output);
+    must_run("! weir measure --merge $T/plan -o $T/x 2>&1");
+    cr_expect(strstr(output, "it is no file of rates"), "%s", output);
+}
