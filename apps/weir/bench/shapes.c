@@ -128,7 +128,7 @@ static weir_status compare(const measured *m, time_place place, errors *to)
         own[to->count] = off(other.ps[place], call->ps[place]);
         spread[to->count++] = off(rates_find(m->last, call->text)->ps[place], call->ps[place]);
     }
-    if (to->count) {
+    if (own && spread && to->count) {
         qsort(own, (size_t)to->count, sizeof *own, compare_doubles);
         qsort(spread, (size_t)to->count, sizeof *spread, compare_doubles);
         to->median = own[to->count / 2];
