@@ -23,7 +23,12 @@ static double effort(double flops, double bytes)
     return flops / GUESSED_FLOTIME_PS_S > bytes / GUESSED_BYTES_S ? flops / GUESSED_FLOTIME_PS_S : bytes / GUESSED_BYTES_S;
 }
 
-/* The call of the same op whose effort is nearest, as a ratio. */
+static double ratio(double a, double b)
+{
+    return a > b ? a / b : b / a;
+}
+
+/* The call of the same op whose effort is nearest, as a ratio. No logarithm: that is not the same on all machines. */
 static const time_call *nearest(const weir_rates *rates, const char *op, double wanted)
 {
     const time_call *best = NULL;
@@ -31,9 +36,9 @@ static const time_call *nearest(const weir_rates *rates, const char *op, double 
     for (uint32_t i = 0; i < rates->call_count; i++) {
         const time_call *call = &rates->calls[i];
         const double is = effort((double)call->flops, (double)call->bytes);
-        if (!same_op(call->text, op, strlen(op)) || is <= 0 || fabs(log(is / wanted)) >= distance)
+        if (!same_op(call->text, op, strlen(op)) || is <= 0 || ratio(is, wanted) >= distance)
             continue;
-        distance = fabs(log(is / wanted));
+        distance = ratio(is, wanted);
         best = call;
     }
     return best;
@@ -59,6 +64,24 @@ static struct kernel_time kernel_time(const weir_plan *plan, const weir_rates *r
     if (!call)
         return time_otherwise(plan, rates, kernel);
     return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]}, TIME_MEASURED};
+}
+
+static uint64_t near_bytes(const weir_rates *rates)
+{
+    return rates->l2 / 2;
+}
+
+static uint64_t far_bytes(const weir_rates *rates)
+{
+    return rates->l3 / (rates->cores ? rates->cores : 1);
+}
+
+double duration_of(const weir_rates *rates, const char *op, double flops, double bytes)
+{
+    const double wanted = effort(flops, bytes);
+    const time_call *like = wanted > 0 ? nearest(rates, op, wanted) : NULL;
+    const time_place place = bytes < (double)near_bytes(rates) ? TIME_WARM : bytes < (double)far_bytes(rates) ? TIME_NEAR : TIME_FAR;
+    return like ? (double)like->ps[place] / TIME_PS_S * (wanted / effort((double)like->flops, (double)like->bytes)) : 0;
 }
 
 /* ---- what was touched when ---- */
@@ -136,8 +159,7 @@ static bool number_pieces(durations *d)
 
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers)
 {
-    const uint64_t sharing = rates->cores ? rates->cores : 1;
-    *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
+    *d = (durations){.plan = plan, .worker = worker, .near_bytes = near_bytes(rates), .far_bytes = far_bytes(rates)};
     char *text = malloc(TIME_CALL_BYTES);
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);

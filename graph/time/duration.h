@@ -36,6 +36,10 @@ typedef struct durations {
     uint64_t by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
 
+/* Seconds of a call of the op with such a cost, by the call of that op that was measured nearest to it; its operands are where as
+ * many bytes have room. 0: none was measured. */
+double duration_of(const weir_rates *rates, const char *op, double flops, double bytes);
+
 /* E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);

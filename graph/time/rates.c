@@ -13,7 +13,12 @@
 #include <stdlib.h>
 
 #define FIRST_LINE "weir rates 1"
-enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
+enum {
+    LINE_BYTES = TIME_CALL_BYTES + 512,
+    FILE_BYTES = 1 << 28,
+    FIRST_BYTES = sizeof FIRST_LINE,
+    LAST_BYTES = sizeof "hash 0123456789abcdef\n" - 1
+};
 
 /* A number of a line: its key there, and where the uint64_t is in its structure. */
 typedef struct number {
@@ -163,6 +168,15 @@ char *rates_text(const weir_rates *rates, size_t *bytes)
     return w.failed ? NULL : w.text;
 }
 
+bool rates_hash(const weir_rates *rates, uint64_t *hash)
+{
+    size_t bytes;
+    char *text = rates_text(rates, &bytes);
+    *hash = text ? hash_more(HASH_START, text, bytes - LAST_BYTES) : 0;
+    free(text);
+    return text;
+}
+
 weir_status weir_rates_save(const weir_rates *rates, const char *path)
 {
     size_t bytes;
@@ -284,7 +298,6 @@ static bool take_lines(reader *r, weir_rates *rates, const char *text, const cha
 
 weir_rates *rates_parse(const char *path, const char *text, size_t bytes)
 {
-    enum { LAST_BYTES = sizeof "hash 0123456789abcdef\n" - 1, FIRST_BYTES = sizeof FIRST_LINE };
     char last[LAST_BYTES + 1];
     weir_rates *rates = rates_new();
     reader r = {.path = path, .line = 2};

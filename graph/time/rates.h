@@ -53,6 +53,9 @@ bool rates_add(weir_rates *rates, const time_call *call);
 /* The text of a file, to be freed. NULL: no memory. */
 char *rates_text(const weir_rates *rates, size_t *bytes);
 
+/* The hash that is the last line of their file. False: no memory. */
+bool rates_hash(const weir_rates *rates, uint64_t *hash);
+
 /* Reads such a text. NULL and weir_error(), which begins with `path` and the line. */
 weir_rates *rates_parse(const char *path, const char *text, size_t bytes);
 

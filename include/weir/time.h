@@ -17,8 +17,6 @@
 
 WEIR_C_BEGIN
 
-typedef struct weir_rates weir_rates;
-
 typedef struct weir_measure_opts {
     size_t size;
     weir_src src;
