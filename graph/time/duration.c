@@ -86,25 +86,25 @@ double duration_of(const weir_rates *rates, const char *op, double flops, double
 
 /* ---- what was touched when ---- */
 
-static uint32_t slots_of(const weir_plan *plan, const plan_tensor *tensor)
+static uint32_t slots_of(const durations *d, const plan_tensor *tensor)
 {
-    return tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].slots : 1;
+    return tensor->home == PLAN_IN_REGST ? d->slots[tensor->owner] : 1;
 }
 
-static uint32_t slot_at(const weir_plan *plan, const plan_tensor *tensor, uint32_t port, uint32_t firing)
+static uint32_t slot_at(const durations *d, const plan_tensor *tensor, uint32_t port, uint32_t firing)
 {
     if (tensor->home != PLAN_IN_REGST)
         return 0;
-    const plan_regst *regst = &plan->regsts[tensor->owner];
-    const uint32_t rate = port != PLAN_NONE ? plan->ports[port].hold : regst->fill;
-    return regst->slots ? firing / (rate ? rate : 1) % regst->slots : 0;
+    const uint32_t rate = port != PLAN_NONE ? d->plan->ports[port].hold : d->plan->regsts[tensor->owner].fill;
+    const uint32_t slots = d->slots[tensor->owner];
+    return slots ? firing / (rate ? rate : 1) % slots : 0;
 }
 
 /* Touches an operand, and counts its bytes where they were. */
 static void touch(durations *d, const plan_operand *operand, uint32_t worker, uint32_t firing, uint64_t at[TIME_PLACES])
 {
     const plan_tensor *tensor = &d->plan->tensors[operand->tensor.i];
-    struct touched *piece = &d->pieces[d->piece[operand->tensor.i] + slot_at(d->plan, tensor, operand->port.i, firing)];
+    struct touched *piece = &d->pieces[d->piece[operand->tensor.i] + slot_at(d, tensor, operand->port.i, firing)];
     const uint64_t bytes = plan_tensor_bytes(tensor);
     const uint64_t since = piece->worker == PLAN_NONE ? UINT64_MAX : d->counts[piece->worker] - piece->count;
     const bool own = piece->worker == worker;
@@ -149,7 +149,7 @@ static bool number_pieces(durations *d)
     uint64_t count = 0;
     for (uint32_t t = 0; t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
         d->piece[t] = (uint32_t)count;
-        count += slots_of(d->plan, &d->plan->tensors[t]);
+        count += slots_of(d, &d->plan->tensors[t]);
     }
     d->pieces = count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
     for (uint64_t i = 0; d->pieces && i < count; i++)
@@ -164,7 +164,7 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->piece = calloc(plan->tensors_count + (size_t)1, sizeof *d->piece);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    const bool ok = text && d->kernels && d->piece && d->counts && number_pieces(d);
+    const bool ok = text && d->kernels && d->piece && d->counts;
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
         d->kernels[k] = kernel_time(plan, rates, k, text);
     free(text);
@@ -172,6 +172,15 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
+}
+
+weir_status durations_begin(durations *d, const uint32_t *slots, uint32_t workers)
+{
+    free(d->pieces);
+    d->slots = slots;
+    memset(d->counts, 0, workers * sizeof *d->counts);
+    memset(d->by_source, 0, sizeof d->by_source);
+    return number_pieces(d) ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to find where %u tensors are", d->plan->tensors_count);
 }
 
 void durations_close(durations *d)

@@ -22,6 +22,7 @@ typedef enum time_source { TIME_MEASURED, TIME_SCALED, TIME_GUESSED, TIME_NONE, 
 typedef struct durations {
     const weir_plan *plan;     /* borrowed */
     const uint32_t *worker;    /* borrowed; by queue */
+    const uint32_t *slots;     /* borrowed; by register */
     uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {
         uint64_t ps[TIME_PLACES];
@@ -31,7 +32,7 @@ typedef struct durations {
     struct touched {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
-    } *pieces;
+    } *pieces;                 /* NULL before durations_begin() */
     uint64_t *counts;          /* by worker: bytes that its firings touched */
     uint64_t by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
@@ -43,6 +44,9 @@ double duration_of(const weir_rates *rates, const char *op, double flops, double
 /* E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);
+
+/* Nothing has been touched yet; registers have so many slots. Before the first firing. E_MEMORY. */
+weir_status durations_begin(durations *d, const uint32_t *slots, uint32_t workers);
 
 /* Picoseconds that the kernels of the actor's firing number `firing` take, which begins now. */
 uint64_t durations_firing(durations *d, uint32_t actor, uint32_t firing);

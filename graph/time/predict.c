@@ -5,30 +5,10 @@
 #include "graph/base/locale.h"
 #include "graph/base/opts.h"
 #include "graph/plan/spread/deal.h"
-#include "graph/time/change.h"
-#include "graph/time/clock.h"
-#include "graph/time/duration.h"
-#include "graph/time/line.h"
-#include "graph/time/period.h"
+#include "graph/time/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct prediction {
-    const weir_plan *plan;
-    const weir_rates *rates;
-    const weir_predict_opts *opts;
-    uint32_t program;
-    uint32_t *worker;      /* owned; by queue */
-    uint32_t workers;
-    uint32_t *rank_of;     /* owned; by worker */
-    changes changes;       /* owned, as what follows */
-    durations durations;
-    lines lines;
-    period_firing *firings; /* as they were played */
-    uint64_t firing_count, firing_room;
-    bool failed;           /* no memory */
-} prediction;
 
 /* ---- workers ---- */
 
@@ -138,40 +118,35 @@ static struct weir_predicted_bound bound_of(const weir_plan *plan, const period_
                                          (int)e->from_firing, e->kind, (double)e->ps / TIME_PS_S};
 }
 
-/* Why a step takes so long: of the steady state, which only a second step shows. */
-static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
+static void explain(const weir_plan *plan, const period_result *period, weir_prediction *to)
 {
-    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
-                              .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
-    period_result period;
-    if (played->steps < 2 * spec.unroll)
-        return WEIR_OK;
-    weir_status status = period_find(&spec, &period);
-    to->cycle_s = period.ps / TIME_PS_S;
-    to->bounds = (int)period.count;
-    for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
-        to->bound[i] = bound_of(p->plan, &period.cycle[i]);
-    free(period.cycle);
-    return status;
+    to->cycle_s = period->ps / TIME_PS_S;
+    to->bounds = (int)period->count;
+    for (uint32_t i = 0; i < period->count && i < WEIR_PREDICT_BOUNDS; i++)
+        to->bound[i] = bound_of(plan, &period->cycle[i]);
 }
 
-static weir_status play(prediction *p, weir_prediction *to)
+/* Why a step takes so long: of the steady state, which only a second step shows. */
+static weir_status find_cycle(prediction *p, const uint32_t *slots, const clock_result *played, period_result *period)
 {
-    clock_result played = {0};
+    const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count, .steps = played->steps, .unroll = played->repeat ? played->repeat : 1,
+                              .workers = p->workers, .ctx = p, .message = message_alone, .slots = slots};
+    return played->steps < 2 * spec.unroll ? WEIR_OK : period_find(&spec, period);
+}
+
+weir_status prediction_play(prediction *p, const uint32_t *slots, clock_result *played, period_result *period)
+{
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .ctx = p, .duration = duration,
-                             .message = message, .fired = fired, .slots = p->changes.slots};
-    weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
+                             .message = message, .fired = fired, .slots = slots};
+    *played = (clock_result){0};
+    *period = (period_result){0};
+    p->firing_count = 0;
+    weir_status status = durations_begin(&p->durations, slots, p->workers);
     status = status ? status : lines_open(&p->lines, p->plan, p->rates, &p->changes);
-    status = status ? status : clock_play(&spec, &played);
+    status = status ? status : clock_play(&spec, played);
     if (!status && p->failed)
-        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
-    if (!status) {
-        conclude(p, &played, to);
-        status = explain(p, &played, to);
-    }
-    free(played.busy);
-    free(p->firings);
-    durations_close(&p->durations);
+        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played->firings);
+    status = status ? status : find_cycle(p, slots, played, period);
     lines_close(&p->lines);
     return status;
 }
@@ -196,23 +171,47 @@ static weir_status check_devices(const prediction *p)
     return WEIR_OK;
 }
 
+weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rates *rates, const weir_predict_opts *opts)
+{
+    char call[256];
+    *p = (prediction){.plan = plan, .rates = rates, .opts = opts};
+    text_print(call, sizeof call, "%s:%d: weir_predict", opts->src.file, opts->src.line);
+    weir_status status = find_program(p);
+    status = status ? status : check_devices(p);
+    status = status ? status : changes_read(&p->changes, plan, opts->set, call);
+    status = status ? status : deal_workers(p);
+    return status ? status : durations_open(&p->durations, plan, rates, p->worker, p->workers);
+}
+
+void prediction_close(prediction *p)
+{
+    changes_free(&p->changes);
+    durations_close(&p->durations);
+    free(p->worker);
+    free(p->rank_of);
+    free(p->firings);
+    *p = (prediction){0};
+}
+
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *to, const weir_predict_opts *given)
 {
     weir_predict_opts opts;
     if (error_null(plan, "weir_predict", "plan") || error_null(rates, "weir_predict", "rates") || error_null(to, "weir_predict", "prediction"))
         return WEIR_E_ARGUMENT;
     weir_status status = opts_read(&opts, sizeof opts, given, "weir_predict");
-    prediction p = {.plan = plan, .rates = rates, .opts = &opts};
-    status = status ? status : find_program(&p);
-    status = status ? status : check_devices(&p);
-    char call[256];
-    text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
-    status = status ? status : changes_read(&p.changes, plan, opts.set, call);
-    status = status ? status : deal_workers(&p);
-    uint32_t *const worker = p.worker, *const rank_of = p.rank_of;
-    status = status ? status : play(&p, to);
-    changes_free(&p.changes);
-    free(worker);
-    free(rank_of);
+    if (status)
+        return status;
+    prediction p;
+    clock_result played = {0};
+    period_result period = {0};
+    status = prediction_open(&p, plan, rates, &opts);
+    status = status ? status : prediction_play(&p, p.changes.slots, &played, &period);
+    if (!status) {
+        conclude(&p, &played, to);
+        explain(plan, &period, to);
+    }
+    free(played.busy);
+    free(period.cycle);
+    prediction_close(&p);
     return status;
 }
