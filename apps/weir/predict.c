@@ -84,7 +84,7 @@ static weir_status predict_slots(const weir_plan *plan, const weir_rates *rates,
 {
     opts.size = sizeof opts;
     printf("%16s  %16s  %10s  registers that have other slots than in the line before\n", "fullest device", "all slots", "step");
-    return weir_predict_slots(plan, rates, print_slots, NULL, &opts);
+    return weir_predict_slots_at(plan, rates, print_slots, NULL, &opts);
 }
 
 /* ---- the trace ---- */

@@ -67,8 +67,8 @@ static weir_status tell_way(const walk *w, void (*point)(void *ctx, const weir_s
     return WEIR_OK;
 }
 
-weir_status weir_predict_slots(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point), void *ctx,
-                               const weir_predict_opts *given)
+weir_status weir_predict_slots_at(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point),
+                                  void *ctx, const weir_predict_opts *given)
 {
     weir_predict_opts opts;
     prediction p;

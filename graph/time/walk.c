@@ -159,13 +159,24 @@ static weir_status play(walk *w, uint32_t k, uint32_t **grow, uint32_t *count)
 
 static bool is_over(const walk *w)
 {
-    return w->plays >= WALK_PLAYS || w->firings >= WALK_FIRINGS;
+    return w->plays >= WALK_PLAYS || w->firings >= WALK_FIRINGS || (uint64_t)w->count * w->prediction->plan->regsts_count >= WALK_SLOTS;
 }
 
 /* ---- the walk ---- */
 
-/* The fewest slots, raised to what makes the plan live, in `trial`. */
-static weir_status find_first(walk *w)
+/* Gives the register that is too small what it needs. False: that is none of those that may get more. */
+static bool raise_short(const walk *w, weir_plan *with, const check_result *result)
+{
+    const uint32_t r = result->short_of.i;
+    if (r == PLAN_NONE || with->regsts[r].slots >= w->most[r])
+        return false;
+    const bool enough = result->slots_needed > with->regsts[r].slots && result->slots_needed <= w->most[r];
+    with->regsts[r].slots = enough ? result->slots_needed : with->regsts[r].slots + 1;
+    return true;
+}
+
+/* The fewest slots, raised to what makes the plan live, in `first`; where that is not found, those that were given. */
+static weir_status find_first(const walk *w, uint32_t *first)
 {
     weir_plan with = *w->prediction->plan;
     check_result result = {.live = false};
@@ -174,19 +185,15 @@ static weir_status find_first(walk *w)
     for (uint32_t r = 0; !status && r < with.regsts_count; r++) {
         with.regsts[r] = w->prediction->plan->regsts[r];
         with.regsts[r].slots = w->least[r];
+        with.regsts[r].fixed = w->least[r] == w->most[r];
     }
     while (!status && !result.live) {
         status = check_play(&with, &result);
-        if (status || result.live)
-            continue;
-        const uint32_t r = result.short_of.i, slots = r == PLAN_NONE ? 0 : with.regsts[r].slots;
-        if (r == PLAN_NONE || slots >= w->most[r])
-            status = error_set(WEIR_E_LIVE, "%s", result.text);
-        else
-            with.regsts[r].slots = result.slots_needed > slots && result.slots_needed <= w->most[r] ? result.slots_needed : slots + 1;
+        if (!status && !result.live && !raise_short(w, &with, &result))
+            break;
     }
     for (uint32_t r = 0; !status && r < with.regsts_count; r++)
-        w->trial[r] = with.regsts[r].slots;
+        first[r] = result.live ? with.regsts[r].slots : w->prediction->changes.slots[r];
     free(with.regsts);
     return status;
 }
@@ -215,11 +222,11 @@ static weir_status branch(walk *w, uint32_t k)
 {
     uint32_t *grow, count;
     weir_status status = play(w, k, &grow, &count);
-    const bool ends = !status && !count;
+    const bool ends = !status && !count && w->points[k].ps < DEAD;
     w->ends |= ends;
     for (uint32_t i = 0; i < count && !status; i++)
         status = with_more(w, k, &grow[i], 1) == PLAN_NONE ? no_memory() : WEIR_OK;
-    for (uint32_t r = 0; ends && r < w->prediction->plan->regsts_count && w->count < WALK_PLAYS && !status; r++)
+    for (uint32_t r = 0; ends && r < w->prediction->plan->regsts_count && w->count < WALK_PLAYS && !is_over(w) && !status; r++)
         if (w->points[k].slots[r] < w->most[r])
             status = with_more(w, k, &r, 1) == PLAN_NONE ? no_memory() : WEIR_OK;
     free(grow);
@@ -253,7 +260,7 @@ static weir_status run(walk *w)
 {
     uint32_t k = best_of(w);
     weir_status status = WEIR_OK;
-    while (!status && !w->ends && !is_over(w)) {
+    while (!status && !w->ends && !is_over(w) && k != PLAN_NONE) {
         uint32_t *grow, count;
         status = play(w, k, &grow, &count);
         w->ends = !status && !count;
@@ -320,25 +327,28 @@ static weir_status polish(walk *w)
     return status;
 }
 
+/* The slots that were given, and at least the first ones: what has fewer than those is live. */
+static weir_status begin(walk *w, const uint32_t *first)
+{
+    const uint32_t *given = w->prediction->changes.slots;
+    for (uint32_t r = 0; r < w->prediction->plan->regsts_count; r++)
+        w->trial[r] = given[r] > first[r] ? given[r] : first[r];
+    weir_status status = add(w, w->trial, PLAN_NONE) == PLAN_NONE ? no_memory() : branch(w, 0);
+    const uint32_t second = status ? PLAN_NONE : add(w, first, PLAN_NONE);
+    w->ends &= second == 0; /* an end counts if it was found from the fewest slots */
+    return status || second != PLAN_NONE ? status : no_memory();
+}
+
 weir_status walk_find(walk *w)
 {
-    const uint32_t regsts = w->prediction->plan->regsts_count, *given = w->prediction->changes.slots;
-    uint32_t *first = malloc((regsts + (size_t)1) * sizeof *first);
-    weir_status status = first ? find_first(w) : no_memory();
-    for (uint32_t r = 0; !status && r < regsts; r++) {
-        first[r] = w->trial[r];
-        w->trial[r] = given[r] > first[r] ? given[r] : first[r]; /* it is live, as what has fewer is */
-    }
-    if (!status && add(w, w->trial, PLAN_NONE) == PLAN_NONE)
-        status = no_memory();
-    status = status ? status : branch(w, 0);
-    const uint32_t second = status ? PLAN_NONE : add(w, first, PLAN_NONE);
+    uint32_t *first = malloc((w->prediction->plan->regsts_count + (size_t)1) * sizeof *first);
+    weir_status status = first ? find_first(w, first) : no_memory();
+    status = status ? status : begin(w, first);
     free(first);
-    if (!status && second == PLAN_NONE)
-        status = no_memory();
-    w->ends &= second == 0; /* one from which the fewest bytes were looked for */
     status = status ? status : branch_on(w);
     status = status || w->ends ? status : run(w);
     w->best = status ? PLAN_NONE : best_of(w);
+    if (!status && w->best == PLAN_NONE)
+        status = error_set(WEIR_E_LIVE, "no step of the program ends, with any number of slots; weir check says why");
     return status ? status : polish(w);
 }

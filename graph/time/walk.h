@@ -14,16 +14,18 @@
  * registers need slots: after WALK_BRANCHES plays, all registers of a cycle gain a slot at once.
  *
  * All this holds for one order of firings on each worker. But workers fire by priority, so other slots may make another order, and
- * steps that are shorter, or longer with more slots. So behind the end each register gets a slot less, and a slot more, as long as
- * that is better. The walk ends in any case after WALK_PLAYS plays, or WALK_FIRINGS firings. The same plan and rates make the same walk
- * on every machine.
+ * steps that are shorter, or longer with more slots. So behind an end all registers gain a slot, one at a time, as long as there are
+ * plays left for branches. At last each register of the best point gets a slot less, and a slot more, as long as that is better.
+ *
+ * The walk ends in any case after WALK_PLAYS plays, or WALK_FIRINGS firings, or when its points have WALK_SLOTS registers. The same
+ * plan and rates make the same walk on every machine.
  */
 #ifndef GRAPH_TIME_WALK_H
 #define GRAPH_TIME_WALK_H
 
 #include "graph/time/predict.h"
 
-enum { WALK_BRANCHES = 128, WALK_PLAYS = 256, WALK_FIRINGS = 4000000 };
+enum { WALK_BRANCHES = 128, WALK_PLAYS = 256, WALK_FIRINGS = 4000000, WALK_SLOTS = 1 << 24 };
 #define WALK_NOT_PLAYED UINT64_MAX
 
 /* So much longer, in thousandths, a step may be with the slots that are best: less time is not worth a slot. */

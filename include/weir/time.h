@@ -117,12 +117,13 @@ typedef struct weir_slots_point {
 } weir_slots_point;
 
 /* Finds how many slots a step needs: begins with as few as make the plan live, and gives one more to a register of the critical
- * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006). Small plans are searched until that is found
- * with the fewest bytes; larger ones as far as some hundred predictions go. Tells `point` of the plan's own slots, then of the first
+ * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006), or some hundred predictions have been made. Tells `point` of the plan's own slots, then of the first
  * ones, and of each step on the way from them to the best. Slots that the user fixed, and those beside functions of the program,
- * stay. `opts` may be NULL; its .fired is not called. Errors as weir_predict(); E_LIVE: the plan cannot run. Any thread. */
-weir_status weir_predict_slots(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point), void *ctx,
-                               const weir_predict_opts *opts);
+ * stay. The option .fired is not called. Errors as weir_predict(); E_LIVE: the plan cannot run. Any thread. */
+#define weir_predict_slots(plan, rates, point, ctx, ...) \
+    weir_predict_slots_at(plan, rates, point, ctx, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
+weir_status weir_predict_slots_at(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point),
+                                  void *ctx, const weir_predict_opts *opts);
 
 WEIR_C_END
 #endif

@@ -300,13 +300,17 @@ static void add_number(struct text *text, const char *name, uint64_t ours, uint6
         text_add(text, ", %s: %" PRIu64 " on rank 0 and %" PRIu64 " on rank %u", name, ours, theirs, rank);
 }
 
-/* Each rank compiles with the rates that it is given. */
+/* Each rank compiles with the rates that it is given; 0: none. */
 static void add_rates(struct text *text, uint64_t ours, uint64_t theirs, uint32_t rank)
 {
-    if (!theirs || !ours)
-        text_add(text, ", with rates: on rank %" PRIu32 " alone (.rates, --rates or WEIR_RATES); give all ranks the same", ours ? 0 : rank);
-    else if (ours != theirs)
-        text_add(text, ", with other rates: %016" PRIx64 " on rank 0 and %016" PRIx64 " on rank %" PRIu32 "; give all ranks the same file", ours, theirs, rank);
+    char one[20] = "none", other[20] = "none";
+    if (ours == theirs)
+        return;
+    if (ours)
+        text_print(one, sizeof one, "%016" PRIx64, ours);
+    if (theirs)
+        text_print(other, sizeof other, "%016" PRIx64, theirs);
+    text_add(text, ", rates: %s on rank 0 and %s on rank %" PRIu32 "; give all ranks the same (.rates, --rates or WEIR_RATES)", one, other, rank);
 }
 
 static void add_numbers(struct text *text, const struct meet_plan *a, const struct meet_plan *b, uint32_t rank)
@@ -317,8 +321,7 @@ static void add_numbers(struct text *text, const struct meet_plan *a, const stru
     add_number(text, "micro-batches", a->micro_batches, b->micro_batches, rank);
     add_number(text, "seed", a->seed, b->seed, rank);
     add_number(text, "devices", a->devices, b->devices, rank);
-    if (a->rates != b->rates)
-        add_rates(text, a->rates, b->rates, rank);
+    add_rates(text, a->rates, b->rates, rank);
     if (text->used == before)
         add_number(text, "planned bytes (a memory limit?)", a->bytes, b->bytes, rank);
     if (text->used == before)

@@ -57,6 +57,10 @@ bool pace_begin(pace *p, compile *c, weir_plan *plan)
     if (!status)
         keep_others(c, &p->walk);
     status = status ? status : walk_find(&p->walk);
+    if (status == WEIR_E_LIVE) {
+        walk_close(&p->walk); /* the loop of backend.c says what the plan is short of, or gives it that */
+        return true;
+    }
     for (int i = 0; i < c->phys.reg.count && !status; i++)
         c->phys.reg.item[i].wanted = (int)p->walk.points[p->walk.best].slots[c->phys.reg.item[i].plan_id];
     return !status || error_set(status, "%s:%d: compile: %s", c->opts.src.file, c->opts.src.line, weir_error()) == WEIR_OK;
