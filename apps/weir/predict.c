@@ -70,6 +70,8 @@ static void print_slots(void *ctx, const weir_slots_point *point)
 {
     char step[32];
     (void)ctx;
+    if (point->planned)
+        printf("%16s  %16s  %10s  registers that have other slots than in the line before\n", "fullest device", "all slots", "step");
     printf("%14" PRIu64 " B  %14" PRIu64 " B  %10s  ", point->bytes, point->slot_bytes, seconds_text(point->step_s, step));
     if (point->planned)
         printf("the plan");
@@ -83,7 +85,6 @@ static void print_slots(void *ctx, const weir_slots_point *point)
 static weir_status predict_slots(const weir_plan *plan, const weir_rates *rates, weir_predict_opts opts)
 {
     opts.size = sizeof opts;
-    printf("%16s  %16s  %10s  registers that have other slots than in the line before\n", "fullest device", "all slots", "step");
     return weir_predict_slots_at(plan, rates, print_slots, NULL, &opts);
 }
 

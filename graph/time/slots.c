@@ -22,7 +22,7 @@ static uint64_t space_bytes(const weir_plan *plan, const uint32_t *slots, uint32
     return all > less ? all - less : 0;
 }
 
-/* What changes from `before` to `now`. */
+/* Lists the registers that have other slots now than before. */
 static void tell_changes(weir_slots_point *to, const weir_plan *plan, const uint32_t *before, const uint32_t *now)
 {
     for (uint32_t r = 0; r < plan->regsts_count; r++) {

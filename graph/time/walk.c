@@ -30,7 +30,7 @@ static bool is_timed(const weir_plan *plan, uint32_t actor)
 
 static bool may_change(const prediction *p, const plan_regst *r)
 {
-    return !r->fixed && !r->initial && r->slot_bytes && r->producer.i != PLAN_NONE &&
+    return !r->fixed && !r->initial && r->slot_bytes && r->tensors.count && r->producer.i != PLAN_NONE &&
            p->plan->actors[r->producer.i].program.i == p->program && is_timed(p->plan, r->producer.i);
 }
 
@@ -241,7 +241,7 @@ static weir_status branch_on(walk *w)
     return status;
 }
 
-/* Of those played with the shortest steps, but for the slack, the one of the fewest bytes. */
+/* The point of the fewest bytes among those with the shortest steps, but for the slack. */
 static uint32_t best_of(const walk *w)
 {
     uint64_t least = NOT_PLAYED;

@@ -51,8 +51,8 @@ typedef struct walk {
 } walk;
 
 /* Sets the fewest and the most slots of each register, for `p`'s program: from 1 to twice as many as a step writes, at least 4, and
- * at least the plan's own. Those that the user fixed, that start with values, that are read or written outside of CPUs or by
- * functions of the program, and those without bytes stay. Closed also after a failure. E_MEMORY. */
+ * at least the plan's own. A register keeps its slots if the user fixed them, if it starts with values or has no bytes, and if an
+ * actor outside of CPUs or a function of the program reads or writes it. Closed also after a failure. E_MEMORY. */
 weir_status walk_open(walk *w, prediction *p);
 void walk_close(walk *w);
 

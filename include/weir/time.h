@@ -103,7 +103,7 @@ weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir
 
 enum { WEIR_SLOTS_CHANGES = 64 };
 
-/* What a step takes with other slots. */
+/* The time of a step, and the bytes, with other slots. */
 typedef struct weir_slots_point {
     double step_s;       /* as of weir_prediction */
     uint64_t bytes;      /* of the device that needs the most, if slots that are added or gone share none with others */
@@ -117,9 +117,10 @@ typedef struct weir_slots_point {
 } weir_slots_point;
 
 /* Finds how many slots a step needs: begins with as few as make the plan live, and gives one more to a register of the critical
- * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006), or some hundred predictions have been made. Tells `point` of the plan's own slots, then of the first
- * ones, and of each step on the way from them to the best. Slots that the user fixed, and those beside functions of the program,
- * stay. The option .fired is not called. Errors as weir_predict(); E_LIVE: the plan cannot run. Any thread. */
+ * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006), or some hundred predictions have been made.
+ * Tells `point` of the plan's own slots, then of the first ones, and of each change on the way from them to the best. Registers that
+ * the user fixed, and those beside functions of the program, keep their slots. The option .fired is not called. Errors as
+ * weir_predict(); E_LIVE: the plan cannot run. Any thread. */
 #define weir_predict_slots(plan, rates, point, ctx, ...) \
     weir_predict_slots_at(plan, rates, point, ctx, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_slots_at(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point),

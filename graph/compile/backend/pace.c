@@ -30,7 +30,7 @@ static int workers_of(const compile *c)
     return hosts * cores;
 }
 
-/* Of registers whose slots are not only the plan's affair. */
+/* Registers that the user or a link gave slots keep them. */
 static void keep_others(const compile *c, walk *w)
 {
     for (int i = 0; i < c->phys.reg.count; i++) {

@@ -279,7 +279,7 @@ Test(priced, slots_are_more_than_the_rule_gives_where_messages_take_long, .timeo
     weir_rates_free(rates);
 }
 
-/* Of two registers of which a limit leaves room for one more slot, that gets it which gains more. */
+/* Each smaller limit takes the slots whose loss makes steps the least longer. */
 Test(priced, a_limit_leaves_the_slots_that_make_steps_the_shortest, .timeout = 60)
 {
     weir_rates *rates = times(1000000, 1000000, 20000000);

@@ -97,7 +97,8 @@ static bool nothing_is_better(walk *w, const uint32_t *is_free, uint32_t count, 
 }
 
 /* The walk of a plan; the caller closes. */
-static void walk_small(walk *w, prediction *p, const weir_plan *plan, const weir_rates *rates, weir_predict_opts *opts, uint32_t *is_free, uint32_t *count)
+static void walk_small(walk *w, prediction *p, const weir_plan *plan, const weir_rates *rates, weir_predict_opts *opts, uint32_t *is_free,
+                       uint32_t *count)
 {
     opts->size = sizeof *opts;
     opts->src = (weir_src){"test_walk.c", 1};
