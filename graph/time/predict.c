@@ -180,7 +180,10 @@ weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rat
     status = status ? status : check_devices(p);
     status = status ? status : changes_read(&p->changes, plan, opts->set, call);
     status = status ? status : deal_workers(p);
-    return status ? status : durations_open(&p->durations, plan, rates, p->worker, p->workers);
+    uint32_t *const worker = p->worker;
+    status = status ? status : durations_open(&p->durations, plan, rates, worker, p->workers);
+    p->worker = worker; /* a static analyser loses sight of it behind a call that is given a part of p */
+    return status;
 }
 
 void prediction_close(prediction *p)

@@ -48,9 +48,9 @@ weir_status walk_open(walk *w, prediction *p)
 {
     const weir_plan *plan = p->plan;
     *w = (walk){.prediction = p, .best = PLAN_NONE};
-    w->least = malloc((plan->regsts_count + (size_t)1) * sizeof *w->least);
-    w->most = malloc((plan->regsts_count + (size_t)1) * sizeof *w->most);
-    w->trial = malloc((plan->regsts_count + (size_t)1) * sizeof *w->trial);
+    w->least = calloc(plan->regsts_count + (size_t)1, sizeof *w->least);
+    w->most = calloc(plan->regsts_count + (size_t)1, sizeof *w->most);
+    w->trial = calloc(plan->regsts_count + (size_t)1, sizeof *w->trial);
     if (!w->least || !w->most || !w->trial)
         return no_memory();
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
@@ -105,7 +105,7 @@ static uint32_t add(walk *w, const uint32_t *slots, uint32_t from)
     const uint32_t there = find(w, slots);
     if (there < w->count)
         return there;
-    walk_point point = {.slots = malloc((plan->regsts_count + (size_t)1) * sizeof *slots), .ps = NOT_PLAYED, .from = from};
+    walk_point point = {.slots = calloc(plan->regsts_count + (size_t)1, sizeof *slots), .ps = NOT_PLAYED, .from = from};
     if (!point.slots || !points_grow(w)) {
         free(point.slots);
         return PLAN_NONE;
@@ -341,7 +341,7 @@ static weir_status begin(walk *w, const uint32_t *first)
 
 weir_status walk_find(walk *w)
 {
-    uint32_t *first = malloc((w->prediction->plan->regsts_count + (size_t)1) * sizeof *first);
+    uint32_t *first = calloc(w->prediction->plan->regsts_count + (size_t)1, sizeof *first);
     weir_status status = first ? find_first(w, first) : no_memory();
     status = status ? status : begin(w, first);
     free(first);
