@@ -127,6 +127,7 @@ REFUSED(a_null_plan_saved, "weir_plan_save: the plan is NULL", HERE weir_plan_sa
 REFUSED(a_plan_from_null, "weir_plan_load: the path is NULL", HERE !weir_plan_load(NULL))
 REFUSED(a_null_plan_checked, "weir_plan_check: the plan is NULL", HERE weir_plan_check(NULL))
 REFUSED(a_null_plan_shown, "weir_plan_show: the plan is NULL", HERE weir_plan_show(NULL, stdout))
+REFUSED(slots_of_a_null_plan, "weir_predict_slots: the plan is NULL", HERE weir_predict_slots(NULL, NULL, NULL, NULL))
 REFUSED(a_checkpoint_from_null, "weir_checkpoint_open: the path is NULL", HERE !weir_checkpoint_open(NULL))
 
 Test(mistakes, the_first_stray_mistake_is_told_once, .init = begin, .fini = end)

@@ -284,6 +284,14 @@ Test(nulls, plans)
     REFUSED(weir_plan_graph(plan, NULL));
     REFUSED(weir_plan_graph(plan, &kept));
     cr_expect_null(kept);
+    weir_prediction prediction;
+    REFUSED(weir_predict(NULL, NULL, &prediction));
+    REFUSED(weir_predict(plan, NULL, &prediction));
+    REFUSED(weir_predict_slots(NULL, NULL, NULL, NULL));
+    REFUSED(weir_predict_slots(plan, NULL, NULL, NULL));
+    REFUSED(weir_rates_save(NULL, "/tmp/x"));
+    cr_expect_null(weir_rates_load(NULL));
+    weir_rates_free(NULL);
     REFUSED(weir_plan_same(NULL, plan));
     REFUSED(weir_plan_same(plan, NULL));
     cr_expect_eq(weir_plan_bytes(NULL, 0), 0);

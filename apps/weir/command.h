@@ -21,7 +21,7 @@
     X(checkpoint, "ls|verify|convert DIR ...", "list, verify and convert checkpoints")                   \
     X(tokens, "encode|decode|count|chat --tokenizer FILE ...", "convert texts to ids of tokens and back") \
     X(measure, "[PLAN ...] -o RATES", "measure how long kernels and links take on this machine")          \
-    X(predict, "PLAN --rates RATES [--explain] [--set X=Y]", "predict how long a step of a plan takes")                          \
+    X(predict, "PLAN --rates RATES [--explain] [--pareto] [--set X=Y]", "predict how long a step of a plan takes")                          \
     X(trace, "diff PREDICTED REAL", "list where two traces of a plan differ")                        \
     X(launch, "-n N [--hosts A:2,B:2] PROGRAM ...", "start a program on several processes or hosts") \
     X(devices, "[--json]", "list the devices of this machine")                                          \

@@ -3,6 +3,7 @@
 #include "apps/common/measure.h"
 #include "apps/weir/command.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
 
@@ -65,6 +66,30 @@ static void explain(const weir_prediction *p)
         if (p->bound[i].kind == WEIR_BOUND_SLOT && p->bound[i].regst)
             printf("%s %s", slots++ ? "," : "another slot may help:", p->bound[i].regst);
     puts(slots ? "" : "another slot of any register does not help");
+}
+
+/* ---- fewer and more slots ---- */
+
+static void print_slots(void *ctx, const weir_slots_point *point)
+{
+    char step[32];
+    (void)ctx;
+    if (point->planned)
+        printf("%16s  %16s  %10s  registers that have other slots than in the line before\n", "fullest device", "all slots", "step");
+    printf("%14" PRIu64 " B  %14" PRIu64 " B  %10s  ", point->bytes, point->slot_bytes, seconds_text(point->step_s, step));
+    if (point->planned)
+        printf("the plan");
+    for (int i = 0; i < point->changes && i < WEIR_SLOTS_CHANGES; i++)
+        printf("%s%s %d", i ? ", " : point->planned ? " with " : "", point->change[i].regst, point->change[i].slots);
+    if (point->changes > WEIR_SLOTS_CHANGES)
+        printf(" and %d more", point->changes - WEIR_SLOTS_CHANGES);
+    putchar('\n');
+}
+
+static weir_status predict_slots(const weir_plan *plan, const weir_rates *rates, weir_predict_opts opts)
+{
+    opts.size = sizeof opts;
+    return weir_predict_slots_at(plan, rates, print_slots, NULL, &opts);
 }
 
 /* ---- the trace ---- */
@@ -131,7 +156,7 @@ int command_predict(int argc, char **argv)
     const char *path = NULL, *rates_path = NULL, *trace = NULL;
     options_list objects = {0}, set = {0};
     weir_predict_opts opts = {.size = sizeof opts, .src = WEIR_HERE};
-    bool json = false, explains = false;
+    bool json = false, explains = false, pareto = false;
     const options_entry table[] = {
         {"PLAN", OPTIONS_TEXT, &path, .file = OPTIONS_READS, .help = "a saved plan"},
         {"--rates", OPTIONS_TEXT, &rates_path, .value = "RATES", .file = OPTIONS_READS, .help = "the file that weir measure wrote"},
@@ -144,6 +169,7 @@ int command_predict(int argc, char **argv)
         {"--set", OPTIONS_LIST, &set, .value = "X=VALUE",
          .help = "what if: 'bandwidth=10Gbit', 'latency=200us', 'slots(NAME)=3', 'speed(cpu:3)=0.5', 'workers(RANK)=1'"},
         {"--explain", OPTIONS_FLAG, &explains, .help = "print the cycle of firings that bounds the step"},
+        {"--pareto", OPTIONS_FLAG, &pareto, .help = "print bytes and seconds with fewer and more slots, from the fewest to the fastest"},
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .file = OPTIONS_WRITES, .help = "write the predicted firings for ui.perfetto.dev"},
         {"--json", OPTIONS_FLAG, &json, .help = "print JSON"},
         COMMAND_OPS_OPTION(objects),
@@ -152,6 +178,8 @@ int command_predict(int argc, char **argv)
     int status = options_parse(&(options_spec){program, "Predict how long a step of a plan takes.", table}, argc, argv);
     if (status < 0 && !rates_path)
         status = options_wrong(program, "needs --rates RATES, which weir measure writes");
+    if (status < 0 && pareto && (json || explains || trace))
+        status = options_wrong(program, "--pareto: cannot be with --json, --explain or --trace; predict twice");
     if (status < 0)
         status = command_load_ops(program, &objects);
     weir_plan *plan = status < 0 ? command_load(program, path, &status) : NULL;
@@ -160,8 +188,10 @@ int command_predict(int argc, char **argv)
     const char *changes[OPTIONS_LIST_MAX + 1] = {NULL};
     memcpy(changes, set.value, (size_t)set.count * sizeof *changes);
     opts.set = changes;
-    if (plan && (!rates || predict(plan, rates, opts, trace, &p)))
+    if (plan && (!rates || (pareto ? predict_slots(plan, rates, opts) : predict(plan, rates, opts, trace, &p))))
         status = options_failed(program);
+    if (plan && status < 0 && pareto)
+        status = 0;
     if (plan && status < 0)
         status = json ? print_json(&p) : (print(&p), 0);
     if (plan && !status && explains && !json)

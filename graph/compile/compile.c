@@ -9,8 +9,11 @@
 #include "graph/compile/logical/passes.h"
 #include "graph/compile/options.h"
 #include "graph/compile/sbp/passes.h"
+#include "graph/time/rates.h"
 #include "graph/verify/table.h"
 #include "graph/verify/verify.h"
+
+#include <stdlib.h>
 
 static weir_plan *run_passes(compile *c)
 {
@@ -38,6 +41,19 @@ static weir_plan *finished(const weir_graph *graph, weir_plan *plan, bool keep_g
     return NULL;
 }
 
+/* The caller's rates, or those of the file that WEIR_RATES names: *loaded, which the caller frees. False: an error. */
+static bool rates_take(compile *c, weir_rates **loaded)
+{
+    const char *path = getenv("WEIR_RATES");
+    *loaded = !c->opts.rates && path && *path ? weir_rates_load(path) : NULL;
+    if (!c->opts.rates && path && *path && !*loaded)
+        return error_set(WEIR_E_ARGUMENT, "%s:%d: compile: WEIR_RATES: %s", c->opts.src.file, c->opts.src.line, weir_error()), false;
+    c->rates = c->opts.rates ? c->opts.rates : *loaded;
+    if (c->rates && !rates_hash(c->rates, &c->rates_hash))
+        c->pool.failed = true;
+    return !c->pool.failed;
+}
+
 weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *given)
 {
     weir_compile_opts opts;
@@ -49,9 +65,11 @@ weir_plan *weir_compile_at(const weir_graph *graph, const weir_compile_opts *giv
         return NULL;
     }
     compile c = {.graph = graph, .opts = opts};
-    weir_plan *plan = options_take(&c) ? run_passes(&c) : NULL;
+    weir_rates *loaded = NULL;
+    weir_plan *plan = options_take(&c) && rates_take(&c, &loaded) ? run_passes(&c) : NULL;
     if (!plan && c.pool.failed)
         backend_blame_call(&c, WEIR_E_MEMORY);
     pool_free(&c.pool);
+    weir_rates_free(loaded);
     return plan ? finished(graph, plan, opts.keep_graph, opts.src) : NULL;
 }

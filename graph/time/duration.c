@@ -159,17 +159,18 @@ share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 
 /* ---- life ---- */
 
-static struct touchable touchable_of(const weir_plan *plan, const plan_tensor *tensor, uint64_t first)
+static struct touchable touchable_of(const durations *d, const plan_tensor *tensor, uint64_t first)
 {
-    const plan_regst *regst = tensor->home == PLAN_IN_REGST ? &plan->regsts[tensor->owner] : NULL;
-    return (struct touchable){plan_tensor_bytes(tensor), (uint32_t)first, regst && regst->slots ? regst->slots : 1, regst ? regst->fill : 1};
+    const bool in_regst = tensor->home == PLAN_IN_REGST;
+    const uint32_t slots = in_regst ? d->slots[tensor->owner] : 1;
+    return (struct touchable){plan_tensor_bytes(tensor), (uint32_t)first, slots ? slots : 1, in_regst ? d->plan->regsts[tensor->owner].fill : 1};
 }
 
 static bool number_pieces(durations *d)
 {
     uint64_t count = 0;
     for (uint32_t t = 0; t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
-        d->tensors[t] = touchable_of(d->plan, &d->plan->tensors[t], count);
+        d->tensors[t] = touchable_of(d, &d->plan->tensors[t], count);
         count += d->tensors[t].slots;
     }
     d->pieces = count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
@@ -180,15 +181,23 @@ static bool number_pieces(durations *d)
 
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers)
 {
-    const uint64_t sharing = rates->cores ? rates->cores : 1;
-    *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates->l2 / 2, .far_bytes = rates->l3 / sharing};
+    *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates_near_bytes(rates), .far_bytes = rates_far_bytes(rates)};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->tensors = calloc(plan->tensors_count + (size_t)1, sizeof *d->tensors);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->tensors && d->counts && number_pieces(d) && find_times(d, plan, rates))
+    if (d->kernels && d->tensors && d->counts && find_times(d, plan, rates))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
+}
+
+weir_status durations_begin(durations *d, const uint32_t *slots, uint32_t workers)
+{
+    free(d->pieces);
+    d->slots = slots;
+    memset(d->counts, 0, workers * sizeof *d->counts);
+    memset(d->by_source, 0, sizeof d->by_source);
+    return number_pieces(d) ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory to find where %u tensors are", d->plan->tensors_count);
 }
 
 void durations_close(durations *d)

@@ -24,6 +24,7 @@ typedef enum time_source { TIME_MEASURED, TIME_SCALED, TIME_GUESSED, TIME_NONE, 
 typedef struct durations {
     const weir_plan *plan;     /* borrowed */
     const uint32_t *worker;    /* borrowed; by queue */
+    const uint32_t *slots;     /* borrowed; by register */
     uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {
         uint64_t ps[TIME_PLACES];
@@ -38,7 +39,7 @@ typedef struct durations {
     struct touched {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
-    } *pieces;
+    } *pieces;                 /* NULL before durations_begin() */
     bool beside;               /* some call takes longer beside others */
     uint64_t *counts;          /* by worker: bytes that its firings touched */
     double by_source[TIME_SOURCES]; /* ps, of all that were played */
@@ -47,6 +48,9 @@ typedef struct durations {
 /* E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
 void durations_close(durations *d);
+
+/* Nothing has been touched yet; registers have so many slots. Before the first firing. E_MEMORY. */
+weir_status durations_begin(durations *d, const uint32_t *slots, uint32_t workers);
 
 /* How long the kernels of the actor's firing number `firing` take, which begins now; at most SHARE_MAX. */
 share_work durations_firing(durations *d, uint32_t actor, uint32_t firing);

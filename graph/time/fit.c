@@ -313,3 +313,45 @@ void fits_free(fits *f)
     free(f->kinds);
     free(f);
 }
+
+/* ---- times before there is a plan ---- */
+
+static double ratio(double a, double b)
+{
+    return a > b ? a / b : b / a;
+}
+
+static double effort(double flops, double bytes)
+{
+    return fmax(flops / TIME_GUESSED_FLOPS_S, bytes / TIME_GUESSED_BYTES_S);
+}
+
+static bool is_of_op(const char *text, const char *op)
+{
+    const size_t bytes = strlen(op);
+    return !strncmp(text, op, bytes) && text[bytes] == ' ';
+}
+
+/* The call of the op whose effort is nearest, as a ratio. No logarithm: that is not the same on all machines. */
+static const time_call *nearest_of_op(const weir_rates *rates, const char *op, double wanted)
+{
+    const time_call *best = NULL;
+    double distance = INFINITY;
+    for (uint32_t i = 0; i < rates->call_count; i++) {
+        const time_call *call = &rates->calls[i];
+        const double is = effort((double)call->flops, (double)call->bytes);
+        if (!is_of_op(call->text, op) || is <= 0 || ratio(is, wanted) >= distance)
+            continue;
+        distance = ratio(is, wanted);
+        best = call;
+    }
+    return best;
+}
+
+double seconds_of(const weir_rates *rates, const char *op, double flops, double bytes)
+{
+    const double wanted = effort(flops, bytes);
+    const time_call *like = wanted > 0 ? nearest_of_op(rates, op, wanted) : NULL;
+    const time_place place = bytes < (double)rates_near_bytes(rates) ? TIME_WARM : bytes < (double)rates_far_bytes(rates) ? TIME_NEAR : TIME_FAR;
+    return like ? (double)like->ps[place] / TIME_PS_S * (wanted / effort((double)like->flops, (double)like->bytes)) : 0;
+}

@@ -29,4 +29,8 @@ void fits_free(fits *f); /* also NULL */
 /* The times of a call of this text; its flops and bytes are given. False: no call of its op was measured, or there is no memory. */
 bool fits_time(fits *f, const char *text, time_call *call);
 
+/* Seconds of a call of the op with such a cost, by the call of that op that was measured nearest to it; its operands are where as
+ * many bytes have room. 0: none was measured. */
+double seconds_of(const weir_rates *rates, const char *op, double flops, double bytes);
+
 #endif

@@ -98,7 +98,7 @@ uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
 
 static uint32_t slots_of(const lines *l, uint32_t port)
 {
-    return l->spec.changes->slots[l->spec.plan->ports[port].regst.i];
+    return l->spec.slots[l->spec.plan->ports[port].regst.i];
 }
 
 /* When the value number `value` of those that were sent to a leader is there. */

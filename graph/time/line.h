@@ -38,6 +38,7 @@ typedef struct lines_spec {
     uint32_t program;
     const weir_rates *rates;
     const changes *changes;
+    const uint32_t *slots;     /* by register */
     uint32_t per_host;         /* ranks; 0: all are on one host */
     const char *carrier;       /* "shm", "tcp", "ucx"; NULL: as above */
     bool no_key;

@@ -6,36 +6,10 @@
 #include "graph/base/opts.h"
 #include "graph/plan/spread/deal.h"
 #include "graph/plan/spread/spread.h"
-#include "graph/time/change.h"
-#include "graph/time/clock.h"
-#include "graph/time/duration.h"
-#include "graph/time/line.h"
-#include "graph/time/period.h"
+#include "graph/time/predict.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct prediction {
-    const weir_plan *plan;
-    const weir_plan *given; /* by the caller; not spread, if it was not */
-    const weir_rates *rates;
-    const weir_predict_opts *opts;
-    const char *call;      /* begins sentences */
-    uint32_t program;
-    uint32_t *worker;      /* owned; by queue */
-    uint32_t workers;
-    uint32_t *rank_of;     /* owned; by worker */
-    share_host *host;      /* owned; by number */
-    uint32_t hosts;
-    uint32_t *host_of;     /* owned; by worker */
-    uint32_t *computing;   /* owned; by rank: workers */
-    changes changes;       /* owned, as what follows */
-    durations durations;
-    lines lines;
-    period_firing *firings; /* as they were played */
-    uint64_t firing_count, firing_room;
-    bool failed;           /* no memory */
-} prediction;
 
 /* Texts of the answer are those of the caller's plan; a spread one has more queues, outside of all workers. */
 static const char *text_of(const prediction *p, plan_str text)
@@ -208,22 +182,21 @@ static struct weir_predicted_bound bound_of(const prediction *p, const period_ed
                                          (int)e->from_firing, e->kind, (double)e->ps / TIME_PS_S};
 }
 
+static void explain(const prediction *p, const period_result *period, weir_prediction *to)
+{
+    to->cycle_s = period->ps / TIME_PS_S;
+    to->bounds = (int)period->count;
+    for (uint32_t i = 0; i < period->count && i < WEIR_PREDICT_BOUNDS; i++)
+        to->bound[i] = bound_of(p, &period->cycle[i]);
+}
+
 /* Why a step takes so long: of the steady state, which only a second step shows. */
-static weir_status explain(const prediction *p, const clock_result *played, weir_prediction *to)
+static weir_status find_cycle(prediction *p, const uint32_t *slots, const clock_result *played, period_result *period)
 {
     const period_spec spec = {.plan = p->plan, .program = p->program, .firings = p->firings, .count = p->firing_count,
                               .steps = played->steps, .unroll = played->repeat ? played->repeat : 1, .period = played->period,
-                              .workers = p->workers, .ctx = (void *)p, .message = message_alone, .slots = p->changes.slots};
-    period_result period;
-    if (played->steps < 2 * spec.unroll)
-        return WEIR_OK;
-    weir_status status = period_find(&spec, &period);
-    to->cycle_s = period.ps / TIME_PS_S;
-    to->bounds = (int)period.count;
-    for (uint32_t i = 0; i < period.count && i < WEIR_PREDICT_BOUNDS; i++)
-        to->bound[i] = bound_of(p, &period.cycle[i]);
-    free(period.cycle);
-    return status;
+                              .workers = p->workers, .ctx = p, .message = message_alone, .slots = slots};
+    return played->steps < 2 * spec.unroll ? WEIR_OK : period_find(&spec, period);
 }
 
 /* Workers that have a core each, and calls that others do not slow, need no host: the clock is faster without. */
@@ -239,30 +212,23 @@ static void leave_hosts(prediction *p)
     free(count);
 }
 
-static weir_status play(prediction *p, weir_prediction *to)
+weir_status prediction_play(prediction *p, const uint32_t *slots, clock_result *played, period_result *period)
 {
-    clock_result played = {0};
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
-                             .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = p->changes.slots};
-    weir_status status = durations_open(&p->durations, p->plan, p->rates, p->worker, p->workers);
-    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = p->rates, .changes = &p->changes, .per_host = (uint32_t)p->opts->per_host,
-                                .carrier = p->opts->carrier, .no_key = p->opts->no_key, .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
-    status = status ? status : lines_open(&p->lines, &between);
-    if (!status)
-        leave_hosts(p);
-    status = status ? status : clock_play(&spec, &played);
-    if (!status && p->failed)
-        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played.firings);
-    if (!status) {
-        conclude(p, &played, to);
-        status = explain(p, &played, to);
-        conclude_lines(p, &played, to); /* sorts them, so nobody asks for messages any more */
-    }
-    free(played.busy);
-    free(p->firings);
-    durations_close(&p->durations);
+                             .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = slots};
+    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = p->rates, .changes = &p->changes, .slots = slots,
+                                .per_host = (uint32_t)p->opts->per_host, .carrier = p->opts->carrier, .no_key = p->opts->no_key,
+                                .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
+    *played = (clock_result){0};
+    *period = (period_result){0};
+    p->firing_count = 0;
     lines_close(&p->lines);
-    return status;
+    weir_status status = durations_begin(&p->durations, slots, p->workers);
+    status = status ? status : lines_open(&p->lines, &between);
+    status = status ? status : clock_play(&spec, played);
+    if (!status && p->failed)
+        status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played->firings);
+    return status ? status : find_cycle(p, slots, played, period);
 }
 
 static weir_status find_program(prediction *p)
@@ -294,39 +260,62 @@ static weir_status check_ranks(const prediction *p)
     return WEIR_OK;
 }
 
-/* Predicts it as it is spread over ranks. */
-static weir_status predict(prediction *p, weir_prediction *to)
+weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rates *rates, const weir_predict_opts *opts)
 {
-    weir_status status = find_program(p);
+    *p = (prediction){.plan = plan, .given = plan, .rates = rates, .opts = opts};
+    text_print(p->call, sizeof p->call, "%s:%d: weir_predict", opts->src.file, opts->src.line);
+    weir_status status = check_ranks(p);
+    if (!status && opts->ranks) {
+        p->plan = p->spread = plan_spread(plan, (uint32_t)opts->ranks, 0);
+        status = p->spread ? WEIR_OK : WEIR_E_ARGUMENT; /* the sentence is there */
+    }
+    status = status ? status : find_program(p);
     status = status ? status : check_devices(p);
-    status = status ? status : changes_read(&p->changes, p->plan, p->opts->set, p->call);
+    status = status ? status : changes_read(&p->changes, p->plan, opts->set, p->call);
     status = status ? status : deal_workers(p);
-    uint32_t *const worker = p->worker, *const rank_of = p->rank_of, *const computing = p->computing, *const on_host = p->host_of;
-    share_host *const host = p->host;
-    status = status ? status : play(p, to);
-    changes_free(&p->changes);
-    free(worker);
-    free(rank_of);
-    free(computing);
-    free(on_host);
-    free(host);
+    uint32_t *const worker = p->worker;
+    status = status ? status : durations_open(&p->durations, p->plan, rates, worker, p->workers);
+    p->worker = worker; /* a static analyser loses sight of it behind a call that is given a part of p */
+    if (!status)
+        leave_hosts(p);
     return status;
+}
+
+void prediction_close(prediction *p)
+{
+    changes_free(&p->changes);
+    durations_close(&p->durations);
+    lines_close(&p->lines);
+    free(p->worker);
+    free(p->rank_of);
+    free(p->host);
+    free(p->host_of);
+    free(p->computing);
+    free(p->firings);
+    weir_plan_free(p->spread);
+    *p = (prediction){0};
 }
 
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *to, const weir_predict_opts *given)
 {
     weir_predict_opts opts;
-    char call[256];
     if (error_null(plan, "weir_predict", "plan") || error_null(rates, "weir_predict", "rates") || error_null(to, "weir_predict", "prediction"))
         return WEIR_E_ARGUMENT;
     weir_status status = opts_read(&opts, sizeof opts, given, "weir_predict");
-    text_print(call, sizeof call, "%s:%d: weir_predict", opts.src.file, opts.src.line);
-    prediction p = {.plan = plan, .given = plan, .rates = rates, .opts = &opts, .call = call};
-    status = status ? status : check_ranks(&p);
-    weir_plan *spread = !status && opts.ranks ? plan_spread(plan, (uint32_t)opts.ranks, 0) : NULL;
-    if (opts.ranks && !status)
-        p.plan = spread;
-    status = status ? status : p.plan ? predict(&p, to) : WEIR_E_ARGUMENT; /* the sentence is there */
-    weir_plan_free(spread);
+    if (status)
+        return status;
+    prediction p;
+    clock_result played = {0};
+    period_result period = {0};
+    status = prediction_open(&p, plan, rates, &opts);
+    status = status ? status : prediction_play(&p, p.changes.slots, &played, &period);
+    if (!status) {
+        conclude(&p, &played, to);
+        explain(&p, &period, to);
+        conclude_lines(&p, &played, to); /* sorts them, so nobody asks for messages any more */
+    }
+    free(played.busy);
+    free(period.cycle);
+    prediction_close(&p);
     return status;
 }

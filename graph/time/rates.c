@@ -13,7 +13,12 @@
 #include <stdlib.h>
 
 #define FIRST_LINE "weir rates 1"
-enum { LINE_BYTES = TIME_CALL_BYTES + 512, FILE_BYTES = 1 << 28 };
+enum {
+    LINE_BYTES = TIME_CALL_BYTES + 512,
+    FILE_BYTES = 1 << 28,
+    FIRST_BYTES = sizeof FIRST_LINE,
+    LAST_BYTES = sizeof "hash 0123456789abcdef\n" - 1
+};
 
 /* A number of a line: its key there, and where the uint64_t is in its structure; or a curve. */
 typedef struct number {
@@ -71,6 +76,16 @@ const time_call *rates_find(const weir_rates *rates, const char *text)
 {
     const uint32_t at = place_of(rates, text);
     return at < rates->call_count && !strcmp(rates->calls[at].text, text) ? &rates->calls[at] : NULL;
+}
+
+uint64_t rates_near_bytes(const weir_rates *rates)
+{
+    return rates->l2 / 2;
+}
+
+uint64_t rates_far_bytes(const weir_rates *rates)
+{
+    return rates->l3 / (rates->cores ? rates->cores : 1);
 }
 
 uint64_t rates_bytes_s(const weir_rates *rates, uint64_t threads)
@@ -205,6 +220,15 @@ char *rates_text(const weir_rates *rates, size_t *bytes)
     if (w.failed)
         free(w.text);
     return w.failed ? NULL : w.text;
+}
+
+bool rates_hash(const weir_rates *rates, uint64_t *hash)
+{
+    size_t bytes;
+    char *text = rates_text(rates, &bytes);
+    *hash = text ? hash_more(HASH_START, text, bytes - LAST_BYTES) : 0;
+    free(text);
+    return text;
 }
 
 weir_status weir_rates_save(const weir_rates *rates, const char *path)
@@ -402,7 +426,6 @@ static bool take_lines(reader *r, weir_rates *rates, const char *text, const cha
 
 weir_rates *rates_parse(const char *path, const char *text, size_t bytes)
 {
-    enum { LAST_BYTES = sizeof "hash 0123456789abcdef\n" - 1, FIRST_BYTES = sizeof FIRST_LINE };
     char last[LAST_BYTES + 1];
     weir_rates *rates = rates_new();
     reader r = {.path = path, .line = 2};

@@ -59,6 +59,10 @@ struct weir_rates {
 
 weir_rates *rates_new(void); /* NULL: no memory */
 
+/* So many bytes have room in a core's own cache, beside others; and in its share of the cache of all. */
+uint64_t rates_near_bytes(const weir_rates *rates);
+uint64_t rates_far_bytes(const weir_rates *rates);
+
 /* The call of that text; NULL: it was not measured. */
 const time_call *rates_find(const weir_rates *rates, const char *text);
 
@@ -70,6 +74,9 @@ bool rates_add(weir_rates *rates, const time_call *call);
 
 /* The text of a file, to be freed. NULL: no memory. */
 char *rates_text(const weir_rates *rates, size_t *bytes);
+
+/* The hash that is the last line of their file. False: no memory. */
+bool rates_hash(const weir_rates *rates, uint64_t *hash);
 
 /* Reads such a text. NULL and weir_error(), which begins with `path` and the line. */
 weir_rates *rates_parse(const char *path, const char *text, size_t bytes);

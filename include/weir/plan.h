@@ -22,6 +22,7 @@
 WEIR_C_BEGIN
 
 typedef struct weir_plan weir_plan;
+typedef struct weir_rates weir_rates; /* how long things take on a machine (weir/time.h) */
 
 /* The order in which several accelerators add their terms of a sum. */
 typedef enum weir_reduce {
@@ -70,6 +71,11 @@ typedef struct weir_compile_opts {
     bool keep_graph;     /* the plan keeps the graph, and weir_plan_save() writes it: weir_plan_graph() gives it back, and
                             `weir check --graph` proves that the plan computes it, without this program. Nothing else changes,
                             the plan's hash included [false] */
+    const weir_rates *rates; /* a machine, as weir_measure() found it: layouts that the graph leaves open, what a .memory limit gives
+                            up, and the number of slots follow from its times instead of a general model's. Other layouts may sum in
+                            another order, and so have other bits; slots and limits change none. All ranks must give the same:
+                            the plan's hash includes them, and weir_plan_show() says their hash, which is the last line of their file.
+                            Borrowed for the call [those in the file that the environment variable WEIR_RATES names; else none] */
 } weir_compile_opts;
 
 /* Compiles a graph. NULL and weir_error(): a mistake in the graph, a limit that cannot be met, or no memory. Does not change

@@ -17,8 +17,6 @@
 
 WEIR_C_BEGIN
 
-typedef struct weir_rates weir_rates;
-
 typedef struct weir_measure_opts {
     size_t size;
     weir_src src;
@@ -122,6 +120,31 @@ typedef struct weir_prediction {
 #define weir_predict(plan, rates, prediction, ...) \
     weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);
+
+enum { WEIR_SLOTS_CHANGES = 64 };
+
+/* The time of a step, and the bytes, with other slots. */
+typedef struct weir_slots_point {
+    double step_s;       /* as of weir_prediction */
+    uint64_t bytes;      /* of the device that needs the most, if slots that are added or gone share none with others */
+    uint64_t slot_bytes; /* of all slots on all devices */
+    bool planned;        /* the slots that the plan has */
+    int changes;         /* registers with other slots than in the point before: of the first one, than in the plan */
+    struct weir_slots_change {
+        const char *regst; /* a tensor of the register; the plan's text */
+        int slots;         /* that it has now */
+    } change[WEIR_SLOTS_CHANGES]; /* the first ones */
+} weir_slots_point;
+
+/* Finds how many slots a step needs: begins with as few as make the plan live, and gives one more to a register of the critical
+ * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006), or some hundred predictions have been made.
+ * Tells `point` of the plan's own slots, then of the first ones, and of each change on the way from them to the best. Registers that
+ * the user fixed, and those beside functions of the program, keep their slots. The option .fired is not called. Errors as
+ * weir_predict(); E_LIVE: the plan cannot run. Any thread. */
+#define weir_predict_slots(plan, rates, point, ctx, ...) \
+    weir_predict_slots_at(plan, rates, point, ctx, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
+weir_status weir_predict_slots_at(const weir_plan *plan, const weir_rates *rates, void (*point)(void *ctx, const weir_slots_point *point),
+                                  void *ctx, const weir_predict_opts *opts);
 
 WEIR_C_END
 #endif

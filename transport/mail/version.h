@@ -6,7 +6,7 @@
 #define TRANSPORT_MAIL_VERSION_H
 
 #ifndef WIRE_VERSION /* tests build another */
-#define WIRE_VERSION 8
+#define WIRE_VERSION 9
 #endif
 
 #endif

@@ -203,10 +203,11 @@ static void walk_card(struct walk *walk, struct member *card)
 
 static void walk_plan(struct walk *walk, struct meet_plan *plan)
 {
-    walk_fields(walk, "plan", 5);
+    walk_fields(walk, "plan", 6);
     walk_u64(walk, "hash", &plan->hash, UINT64_MAX);
     walk_u64(walk, "seed", &plan->seed, UINT64_MAX);
     walk_u64(walk, "bytes", &plan->bytes, UINT64_MAX);
+    walk_u64(walk, "rates", &plan->rates, UINT64_MAX);
     walk_u32(walk, "micro_batches", &plan->micro_batches, UINT32_MAX);
     walk_u32(walk, "devices", &plan->devices, UINT32_MAX);
 }

@@ -46,7 +46,7 @@ enum meet_purpose { MEET_FOR_SESSION, MEET_FOR_PART, MEET_PURPOSES };
 /* The ways in which two plans of one graph can differ. */
 struct meet_plan {
     uint64_t hash; /* 0: has none */
-    uint64_t seed, bytes;
+    uint64_t seed, bytes, rates;
     uint32_t micro_batches, devices;
 };
 

@@ -182,6 +182,7 @@ struct meet_plan meet_plan_of(const weir_plan *plan)
         return described;
     described = (struct meet_plan){.hash = plan->part ? plan->whole : plan->hash,
                               .seed = plan->seed,
+                              .rates = plan->rates,
                               .micro_batches = plan->micro_batches,
                               .devices = plan->spaces_count};
     for (uint32_t s = 0; s < plan->spaces_count; s++)
@@ -291,6 +292,19 @@ static void add_number(struct text *text, const char *name, uint64_t ours, uint6
         text_add(text, ", %s: %" PRIu64 " on rank 0 and %" PRIu64 " on rank %u", name, ours, theirs, rank);
 }
 
+/* Each rank compiles with the rates that it is given; 0: none. */
+static void add_rates(struct text *text, uint64_t ours, uint64_t theirs, uint32_t rank)
+{
+    char one[20] = "none", other[20] = "none";
+    if (ours == theirs)
+        return;
+    if (ours)
+        text_print(one, sizeof one, "%016" PRIx64, ours);
+    if (theirs)
+        text_print(other, sizeof other, "%016" PRIx64, theirs);
+    text_add(text, ", rates: %s on rank 0 and %s on rank %" PRIu32 "; give all ranks the same (.rates, --rates or WEIR_RATES)", one, other, rank);
+}
+
 static void add_numbers(struct text *text, const struct meet_plan *a, const struct meet_plan *b, uint32_t rank)
 {
     size_t before;
@@ -299,6 +313,7 @@ static void add_numbers(struct text *text, const struct meet_plan *a, const stru
     add_number(text, "micro-batches", a->micro_batches, b->micro_batches, rank);
     add_number(text, "seed", a->seed, b->seed, rank);
     add_number(text, "devices", a->devices, b->devices, rank);
+    add_rates(text, a->rates, b->rates, rank);
     if (text->used == before)
         add_number(text, "planned bytes (a memory limit?)", a->bytes, b->bytes, rank);
     if (text->used == before)
@@ -310,7 +325,8 @@ void difference_text(const struct op_list *ours, const struct meet_plan *our_pla
 {
     struct other us = {.list = NULL}, them = {.list = NULL};
     struct text text = {.bytes = bytes, .room = MEET_TEXT_MAX + 1};
-    bool attrs_count = our_plan->micro_batches == their_plan->micro_batches && our_plan->devices == their_plan->devices;
+    bool attrs_count = our_plan->micro_batches == their_plan->micro_batches && our_plan->devices == their_plan->devices &&
+                       our_plan->rates == their_plan->rates;
     if (!other_open(&us, ours) || !other_open(&them, theirs))
         text_add(&text, "rank %u's graph is not rank 0's (no memory to say in what)", rank);
     else if (!add_first_op(&text, &us, &them, rank, attrs_count))

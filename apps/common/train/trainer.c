@@ -84,19 +84,17 @@ static bool verify(trainer *t, const weir_graph *graph)
     return true;
 }
 
-static int predict(trainer *t)
+static int predict(trainer *t, const weir_rates *rates)
 {
     weir_prediction p = {0};
-    weir_rates *rates = t->opts.rates && ranks_first() ? weir_rates_load(t->opts.rates) : NULL;
-    if (!t->opts.rates || !ranks_first())
+    if (!rates || !ranks_first())
         return -1;
-    const bool ok = rates && !weir_predict(t->plan, rates, &p, .workers = t->opts.workers);
+    const bool ok = !weir_predict(t->plan, rates, &p, .workers = t->opts.workers);
     t->predicted = p.step_s;
-    weir_rates_free(rates);
     return ok ? -1 : options_failed(t->program);
 }
 
-static int compile(trainer *t, weir_graph *graph)
+static int compile_with(trainer *t, weir_graph *graph, const weir_rates *rates)
 {
     bool right = true;
     if (graph)
@@ -105,7 +103,7 @@ static int compile(trainer *t, weir_graph *graph)
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
                                .link = t->opts.link, .keep_graph = t->opts.with_graph,
-                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS);
+                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS, .rates = rates);
     if (graph)
         right = verify(t, graph);
     weir_graph_free(graph);
@@ -114,7 +112,18 @@ static int compile(trainer *t, weir_graph *graph)
     if (!t->plan || !right || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
     tell_limit(t);
-    return predict(t);
+    return predict(t, rates);
+}
+
+static int compile(trainer *t, weir_graph *graph)
+{
+    weir_rates *rates = t->opts.rates ? weir_rates_load(t->opts.rates) : NULL;
+    const bool loaded = rates || !t->opts.rates;
+    if (!loaded)
+        weir_graph_free(graph);
+    const int status = loaded ? compile_with(t, graph, rates) : options_failed(t->program);
+    weir_rates_free(rates);
+    return status;
 }
 
 /* ---- during ---- */

@@ -101,7 +101,7 @@ typedef struct trainer_opts {
     {"--plan", OPTIONS_TEXT, &(o).plan, .value = "FILE", .file = OPTIONS_WRITES,                                      \
      .help = "save the compiled plan"},                                                                               \
     {"--rates", OPTIONS_TEXT, &(o).rates, .value = "RATES", .file = OPTIONS_READS,                                    \
-     .help = "print predicted beside measured seconds of a step, by a file of weir measure"},                         \
+     .help = "compile for the machine that weir measure measured, and print predicted beside measured seconds of a step"}, \
     {"--with-graph", OPTIONS_FLAG, &(o).with_graph,                                                                   \
      .help = "with --plan: keep the model's graph in the plan, for weir check --graph"},                              \
     SAVER_OPTIONS((o).saver)

@@ -8,7 +8,8 @@
  * Never more than are written in one step, except for these and inputs, which may run ahead of it, and for what is
  * small and read by another device: there the next step's need not wait for the way back of the word that it was read.
  * A register whose slots the user fixed is left alone. Slots for a link between hosts come on top (hosts.h). The loop in
- * compile.c lowers what does not fit and raises what turns out to be too few.
+ * backend.c lowers what does not fit and raises what turns out to be too few. With rates, backend/pace.c begins here and looks for
+ * better ones.
  *
  * The stages behind a node are how often a path from it moves on to a mesh that shares no device with the one before.
  */

@@ -2,7 +2,8 @@
  *
  * Slots, offsets and check depend on each other: fewer slots need less memory, and the game tells which register has too
  * few. So slots are taken away until all fits, which is arithmetic (fit.c); the plan is written and played; and where it
- * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends.
+ * stalls, the register that is short of slots is given them back and is never lowered again: the loop ends. With rates the loop
+ * begins with slots that a prediction found (pace.c).
  */
 #include "graph/compile/backend/backend.h"
 
@@ -12,6 +13,7 @@
 #include "graph/compile/actors/passes.h"
 #include "graph/compile/backend/emit.h"
 #include "graph/compile/backend/fit.h"
+#include "graph/compile/backend/pace.h"
 #include "graph/compile/devices/passes.h"
 #include "graph/compile/memory/offsets.h"
 #include "graph/plan/form/text.h"
@@ -204,11 +206,25 @@ bool backend_try(compile *c, backend_effort effort, backend_outcome *o)
     return ok;
 }
 
+/* With rates: the slots with which steps are the shortest, of those that fit in the limit. */
+static bool pace_draft(draft *b)
+{
+    compile *c = b->c;
+    pace p = {.c = NULL};
+    bool ok = emit_slots(c, b->plan) ? pace_begin(&p, c, b->plan) : no_memory(c), fits = false;
+    while (ok && !fits && pace_next(&p)) {
+        ok = check_sums(c) && (c->memory_max == UINT64_MAX || find_offsets(b));
+        fits = ok && !fit_outcome(c).over;
+    }
+    pace_end(&p);
+    return ok;
+}
+
 weir_plan *backend_plan(compile *c, backend_outcome *o)
 {
     draft b;
     weir_plan *plan = NULL;
-    bool ok = draft_begin(&b, c, false);
+    bool ok = draft_begin(&b, c, false) && (!c->rates || pace_draft(&b));
     *o = (backend_outcome){.over = false};
     while (ok && !plan) {
         check_result result;

@@ -482,6 +482,7 @@ weir_plan *emit_plan(compile *c)
     plan->micro_batches = (uint32_t)c->micro;
     plan->seed = c->opts.seed;
     plan->graph = graph_hash(c->graph);
+    plan->rates = c->rates_hash;
     plan->name = plan_add_text(e.b, c->graph->name);
     for (int p = 0; p < c->graph->programs.count; p++)
         plan_add_programs(e.b, (plan_program){plan_add_text(e.b, c->graph->programs.item[p].name)});

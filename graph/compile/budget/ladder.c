@@ -94,7 +94,7 @@ static bool climbing_begin(climbing *y, recompute *x)
         return false;
     for (int n = 0; n < x->base.node_count; n++) {
         const ir_node *node = &x->base.node[n];
-        y->seconds[n] = node_seconds(&x->base, node) * (node->micro ? x->c->micro : 1);
+        y->seconds[n] = node_seconds(x->c->rates, &x->base, node) * (node->micro ? x->c->micro : 1);
         y->step += y->seconds[n];
     }
     for (int t = 0; t < x->base.tensors.count; t++)
@@ -172,7 +172,7 @@ static drop_cost cost_more(climbing *y, int t, bool touch)
 /* Seconds that a step takes longer when the tensor is dropped besides: made again, or moved to a disk. */
 static double seconds_dropped(climbing *y, int t, bool moved)
 {
-    return moved ? offload_seconds(y->step, y->filed, y->most[t]) : cost_more(y, t, false).seconds;
+    return moved ? offload_seconds(y->x->c->rates, y->step, y->filed, y->most[t]) : cost_more(y, t, false).seconds;
 }
 
 /* Whether moving it is possible, and cheaper than making it again. */

@@ -40,7 +40,7 @@ static double slots_seconds(const compile *c, double step)
             continue;
         double times = (double)r->wanted / r->slots - 1;
         if (!backend_feeds_pipeline(c, r))
-            waits += transfer_seconds(r->slot_bytes) * reg_writes(c, r) * (r->wanted - r->slots) / (r->wanted - 1);
+            waits += transfer_seconds(c->rates, r->slot_bytes) * reg_writes(c, r) * (r->wanted - r->slots) / (r->wanted - 1);
         else if (times > slower)
             slower = times;
     }
@@ -342,7 +342,7 @@ weir_plan *limit_plan(compile *c)
     if (!recompute_begin(&s.x, c))
         return NULL;
     for (int n = 0; n < c->ir.node_count; n++)
-        s.step += node_seconds(&c->ir, &c->ir.node[n]) * (c->ir.node[n].micro ? c->micro : 1);
+        s.step += node_seconds(c->rates, &c->ir, &c->ir.node[n]) * (c->ir.node[n].micro ? c->micro : 1);
     outcome taken = choose(&s);
     c->longer = s.step > 0 ? taken.seconds / s.step : 0;
     weir_plan *plan = s.failed ? NULL : plan_of(&s, taken.rung);

@@ -9,7 +9,7 @@
  *     recompute  what forward made is made again in the backward phase (recompute.h)
  *     offload    or waits on a disk, where one is given (offload.h), and at last the states of updates do
  *
- * Every trade has a price in seconds a step, by the machine model (sbp/machine.h), and none changes what is computed: the
+ * Every trade has a price in seconds a step, by the model of a machine, or by rates (sbp/machine.h), and none changes what is computed: the
  * same kernels get the same values. A limit that cannot be kept is refused with the smallest that can be kept.
  *
  * Three files say for how long something is needed, each as exactly as its question asks:

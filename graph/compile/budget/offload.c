@@ -19,45 +19,45 @@ bool offload_anchor(const ir_node *node, const weir_mesh *mesh, bool micro)
            !(node->origin && node->origin->host) && mesh_equal(node->mesh, mesh_home(mesh));
 }
 
-static double busy(const ir_graph *ir, int n, const weir_mesh *mesh)
+static double busy(const weir_rates *rates, const ir_graph *ir, int n, const weir_mesh *mesh)
 {
     const ir_node *node = &ir->node[n];
     bool counts = node->op != &op_box && node->op != &op_shard && mesh_equal(node->mesh, mesh_home(mesh));
-    return counts ? node_seconds(ir, node) : 0;
+    return counts ? node_seconds(rates, ir, node) : 0;
 }
 
 /* From `at` on in steps of `by` as far as `end`, the first anchor that is `wanted` seconds away; -1: there is none. */
-static int anchor_from(const ir_graph *ir, const ir_tensor *t, int at, int end, int by, double wanted)
+static int anchor_from(const weir_rates *rates, const ir_graph *ir, const ir_tensor *t, int at, int end, int by, double wanted)
 {
     for (; at != end; at += by) {
         if (wanted <= 0 && offload_anchor(&ir->node[at], t->mesh, t->micro))
             return at;
-        wanted -= busy(ir, at, t->mesh);
+        wanted -= busy(rates, ir, at, t->mesh);
     }
     return NONE;
 }
 
-offload_way offload_find(const ir_graph *ir, int t, int last, int reader)
+offload_way offload_find(const weir_rates *rates, const ir_graph *ir, int t, int last, int reader)
 {
     const ir_tensor *tensor = &ir->tensors.item[t];
     double between = 0, wanted = offload_window * disk_seconds(shard_bytes(tensor, 0));
     int first = reader;
     for (int n = last + 1; n < reader; n++) {
-        between += busy(ir, n, tensor->mesh);
+        between += busy(rates, ir, n, tensor->mesh);
         if (first == reader && ir->node[n].phase == PLAN_BACKWARD)
             first = n;
     }
     wanted = wanted < between / 4 ? wanted : between / 4;
-    offload_way way = {-1, anchor_from(ir, tensor, reader - 1, first - 1, -1, wanted)};
+    offload_way way = {-1, anchor_from(rates, ir, tensor, reader - 1, first - 1, -1, wanted)};
     if (way.ahead >= 0)
-        way.hold = anchor_from(ir, tensor, last + 1, way.ahead, 1, wanted);
+        way.hold = anchor_from(rates, ir, tensor, last + 1, way.ahead, 1, wanted);
     return way.hold < 0 ? (offload_way){-1, -1} : way;
 }
 
-double offload_seconds(double step, double before, double bytes)
+double offload_seconds(const weir_rates *rates, double step, double before, double bytes)
 {
     double had = 2 * disk_seconds((uint64_t)before), has = 2 * disk_seconds((uint64_t)(before + bytes));
-    return copy_seconds(2 * bytes) + (has > step ? has - (had > step ? had : step) : 0);
+    return copy_seconds(rates, 2 * bytes) + (has > step ? has - (had > step ? had : step) : 0);
 }
 
 /* ---- the nodes ---- */

@@ -40,11 +40,11 @@ typedef struct offload_way {       /* where a tensor that is read later first at
 
 /* The way of tensor `t`, of which node `last` of forward is the last to read it there (its maker if none does), and
  * `reader` the first that reads it later. */
-offload_way offload_find(const ir_graph *ir, int t, int last, int reader);
+offload_way offload_find(const weir_rates *rates, const ir_graph *ir, int t, int last, int reader);
 
 /* Seconds that a step takes longer for so many bytes that go and come back, when `before` do already: what the device
  * loses of its memory's speed, and where the disk has more to do than the step is long, the rest of that. */
-double offload_seconds(double step, double before, double bytes);
+double offload_seconds(const weir_rates *rates, double step, double before, double bytes);
 
 /* The mesh of the disks beside a mesh; NULL: no memory. */
 const weir_mesh *offload_mesh(compile *c, const weir_mesh *mesh);

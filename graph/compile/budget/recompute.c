@@ -273,7 +273,7 @@ static void find_ways(recompute *x)
         if (!x->moved[t] || x->fetcher[t] == INT_MAX)
             continue;
         offload_way *way = &x->way[t];
-        *way = offload_find(&x->base, t, x->last[t], x->fetcher[t]);
+        *way = offload_find(x->c->rates, &x->base, t, x->last[t], x->fetcher[t]);
         int before = way->ahead < 0 ? x->fetcher[t] : way->hold;
         x->next_store[t] = x->stores[before];
         x->stores[before] = t;

@@ -34,6 +34,8 @@ typedef struct compile {
     double link;                   /* bytes that are under way between two hosts when their link is full; 0: not asked for */
     const char *offload;           /* the directory on a disk that what there is no room for may go to; NULL: none */
     bool tight;                    /* a limit asks for something: tie.c ties gradients, too */
+    const weir_rates *rates;       /* the machine's, by which all is priced; NULL: sbp/machine.c's model */
+    uint64_t rates_hash;           /* 0: none */
     ir_graph ir;
     phys phys;
 } compile;

@@ -97,7 +97,7 @@ static double wish_s(const compile *c, const ir_tensor *t, weir_sbp from, const 
     for (int a = 0; a < axis; a++)
         before[a] = tensor_sbp(&c->ir, t, a);
     double longest = there && WEIR_IS_S(split) ? longest_share(t, wish->mesh, before, WEIR_S_DIM(split), axis) : 1.0 / parts;
-    return convert_seconds(from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
+    return convert_seconds(c->rates, from, wish->sbp, parts, longest, tensor_bytes(t), mesh_equal(t->mesh, wish->mesh));
 }
 
 /* Seconds per step for the conversions of one tensor that its readers (those that have chosen) ask for. */
@@ -126,7 +126,7 @@ static double tensor_s(const sharding *x, int tensor, int axis)
 static double node_s(const sharding *x, const ir_node *node, int axis)
 {
     const weir_signature *chosen = &node->signature[node->choice[axis]];
-    double seconds = compute_seconds(&x->c->ir, node, chosen, axis) * (node->micro ? x->c->micro : 1);
+    double seconds = compute_seconds(x->c->rates, &x->c->ir, node, chosen, axis) * (node->micro ? x->c->micro : 1);
     for (int i = 0; i < node->in_count; i++)
         if (i == 0 || node->in[i] != node->in[i - 1])
             seconds += tensor_s(x, node->in[i], axis);

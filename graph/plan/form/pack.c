@@ -162,6 +162,7 @@ enum {
 #undef X
 
 #define GRAPH_TABLE "graph_table"
+#define RATES "rates" /* a number, which only plans that were compiled with rates have */
 
 /* One key more, which only plans with a graph have: a map of the table's version, hash and arrays. */
 static void pack_graph(packer *p, const weir_plan *plan)
@@ -178,7 +179,7 @@ static void pack_graph(packer *p, const weir_plan *plan)
 
 static void pack_plan(packer *p, const weir_plan *plan)
 {
-    pack_map(p, KEYS_COUNT + (plan->table_version > 0));
+    pack_map(p, KEYS_COUNT + (plan->rates > 0) + (plan->table_version > 0));
     pack_text(p, "format");
     pack_text(p, FORMAT);
 #define X(key, member)    \
@@ -186,6 +187,10 @@ static void pack_plan(packer *p, const weir_plan *plan)
     pack_unsigned(p, plan->member);
     SCALARS(X)
 #undef X
+    if (plan->rates) {
+        pack_text(p, RATES);
+        pack_unsigned(p, plan->rates);
+    }
     pack_ops(p, plan);
     for (int t = 0; t < PLAN_RUN_ARRAYS; t++)
         pack_table(p, plan, &plan_tables[t]);
@@ -450,7 +455,7 @@ static bool check_format(const msgpack_object *root)
     if (version != PLAN_VERSION)
         return REFUSE_FILE("version %" PRIu64 " of plans: this weir reads version %d; compile the graph again", version,
                            PLAN_VERSION);
-    const uint32_t entries = root->via.map.size - (find(root, GRAPH_TABLE) != NULL);
+    const uint32_t entries = root->via.map.size - (find(root, GRAPH_TABLE) != NULL) - (find(root, RATES) != NULL);
     return entries == KEYS_COUNT || REFUSE_FILE("%" PRIu32 " entries, a plan has %d", entries, KEYS_COUNT);
 }
 
@@ -488,6 +493,8 @@ static bool read_root(weir_plan *plan, const msgpack_object *root)
     plan->member = (__typeof__(plan->member))value;
     SCALARS(X)
 #undef X
+    if (find(root, RATES) && !read_scalar(root, RATES, UINT64_MAX, &plan->rates))
+        return false;
     for (int t = 0; t < PLAN_RUN_ARRAYS; t++)
         if (!read_table(plan, &plan_tables[t], root))
             return false;

@@ -135,6 +135,8 @@ uint64_t plan_hash(const weir_plan *plan)
     hash = hash_value(hash, plan->whole);
     hash = hash_value(hash, plan->graph);
     hash = hash_value(hash, plan->name.i);
+    if (plan->rates)
+        hash = hash_value(hash, plan->rates);
     for (int a = 0; a < PLAN_RUN_ARRAYS; a++)
         hash = hash_table(hash, plan, &plan_tables[a]);
     return hash;

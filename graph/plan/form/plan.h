@@ -384,6 +384,7 @@ struct weir_plan {
     uint32_t part;           /* 1 + the rank whose part it is; 0: it is the whole */
     uint64_t whole;          /* of a part: the hash of the plan that it is a part of */
     uint64_t graph;          /* hash of the logical graph: which model it is, not where or how it runs */
+    uint64_t rates;          /* hash of the rates that it was compiled with (graph/time/rates.h); 0: none */
     uint64_t hash;           /* of everything in the file but itself, `ops` and the table of the graph */
     uint32_t table_version;  /* PLAN_TABLE_VERSION: the plan keeps its graph; 0: it does not */
     uint64_t table_hash;     /* of the table of the graph; 0 without one */

@@ -373,6 +373,8 @@ weir_status weir_plan_json(const weir_plan *plan, FILE *to)
         plan_json_number(&j, "part", plan->part - 1);
         put_hex(&j, "whole", plan->whole);
     }
+    if (plan->rates)
+        put_hex(&j, "rates", plan->rates);
     if (plan->table_version)
         plan_json_number(&j, "graph_nodes", plan->graph_nodes_count);
     plan_json_number(&j, "bytes", weir_plan_bytes(plan, -1));

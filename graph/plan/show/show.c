@@ -470,6 +470,8 @@ static void show_header(const weir_plan *plan, FILE *to)
         fprintf(to, ", rank %" PRIu32 "'s part of %016" PRIx64, plan->part - 1, plan->whole);
     if (plan->ranks > 1)
         fprintf(to, ", on %" PRIu32 " ranks", plan->ranks);
+    if (plan->rates)
+        fprintf(to, ", compiled with rates %016" PRIx64, plan->rates);
     fprintf(to, ", seed %" PRIu64 ", hash %016" PRIx64 "\n", plan->seed, plan->hash);
     if (weir_plan_limited(plan, text, sizeof text))
         fprintf(to, "%s\n", text);

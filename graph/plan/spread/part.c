@@ -214,6 +214,7 @@ static weir_plan *finish(parting *x)
     plan->micro_batches = x->from->micro_batches;
     plan->seed = x->from->seed;
     plan->graph = x->from->graph;
+    plan->rates = x->from->rates;
     plan->ranks = x->from->ranks;
     plan->part = x->rank + 1;
     plan->whole = x->from->hash;

@@ -143,6 +143,7 @@ static plan_builder *copy_plan(const weir_plan *from)
     plan->micro_batches = from->micro_batches;
     plan->seed = from->seed;
     plan->graph = from->graph;
+    plan->rates = from->rates;
     plan->ranks = from->ranks;
     plan->name = from->name;
     copy_arrays(b, from);

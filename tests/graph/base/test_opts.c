@@ -104,7 +104,8 @@ Test(opts, an_older_and_a_newer_program_compile)
     expect_error("model.c:12: compile: this call was compiled for a newer weir");
     /* one that ends with the number of micro-batches: what lies behind is not its */
     with.now = (weir_compile_opts){.size = offsetof(weir_compile_opts, memory), .src = there, .micro_batches = 2,
-                                   .memory = (const char *)1, .offload = (const char *)1, .per_host = -1};
+                                   .memory = (const char *)1, .offload = (const char *)1, .per_host = -1,
+                                   .rates = (const weir_rates *)1};
     plan = weir_compile_at(g, &with.now);
     cr_assert(plan, "%s", weir_error());
     cr_expect_eq(weir_plan_micro_batches(plan), 2);

@@ -80,7 +80,7 @@ Test(rates, a_wrong_line_is_named, .timeout = 30)
         const char *from, *to, *says;
     } wrong[] = {{"caches l2", "cashes l2", "my.rates:4: a line begins with"},
                  {"l3=", "l4=", "my.rates:4: a number is missing"},
-                 {"threads count=4", "threads=4", "my.rates:9: a line begins with"},
+                 {"threads count=4", "threads=4", "my.rates:10: a line begins with"},
                  {"warm=5", "warm=x", "my.rates:3: a number is missing"},
                  {"b a=1", "a a=1", "my.rates:3: the call is there twice"},
                  {"warm=5", "warm=99999999999999999999", "my.rates:3: a number is larger"},

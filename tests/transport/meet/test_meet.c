@@ -1,5 +1,6 @@
 /* tests/transport/meet/test_meet.c: ranks that find each other, or say why not. Each rank is a thread with a ZeroMQ
  * context of its own, on loopback. */
+#include "graph/time/rates.h"
 #include "tests/support/party.h"
 #include "transport/meet/frames.h"
 #include "transport/line/wire.h"
@@ -120,7 +121,7 @@ Test(meeting, says_where_nobody_answers)
 /* ---- plans that differ ---- */
 
 struct model {
-    int width, micro_batches, line, devices;
+    int width, micro_batches, line, devices, cores;
     uint64_t seed;
     double deviation;
     bool tanh, extra, moved;
@@ -146,8 +147,12 @@ static weir_plan *model_new(struct model *model)
             y = weir_neg(y, .name = "n");
         weir_fetch(weir_sum(y, .name = "loss"), .name = "loss");
     }
-    weir_plan *plan = weir_compile(g, .micro_batches = model->micro_batches ? model->micro_batches : 2, .seed = model->seed);
+    weir_rates *rates = model->cores ? rates_new() : NULL;
+    if (rates)
+        rates->cores = (uint64_t)model->cores;
+    weir_plan *plan = weir_compile(g, .micro_batches = model->micro_batches ? model->micro_batches : 2, .seed = model->seed, .rates = rates);
     cr_assert(plan, "%s", weir_error());
+    weir_rates_free(rates);
     weir_graph_free(g);
     return plan;
 }
@@ -234,6 +239,21 @@ Test(meeting, names_the_value_or_option_that_differs)
            "seed: 0 on rank 0 and 7 on rank 2");
     differ((struct model){.devices = 3},
            "rank 2 has rank 0's graph, but compiled it with other options, devices: 2 on rank 0 and 3 on rank 2");
+}
+
+/* The last line of a file of rates for a machine of 3 cores, of which nothing else is known. */
+Test(meeting, names_the_rates_that_differ)
+{
+    char wanted[256];
+    uint64_t hash;
+    weir_rates *rates = rates_new();
+    cr_assert_not_null(rates);
+    rates->cores = 3;
+    cr_assert(rates_hash(rates, &hash));
+    weir_rates_free(rates);
+    snprintf(wanted, sizeof wanted, "rank 2 has rank 0's graph, but compiled it with other options, rates: none on rank 0 and %016llx on rank 2; "
+             "give all ranks the same (.rates, --rates or WEIR_RATES)", (unsigned long long)hash);
+    differ((struct model){.cores = 3}, wanted);
 }
 
 Test(meeting, names_the_rank_with_other_devices)
