@@ -42,7 +42,7 @@ static void merge_link(time_link *link, const time_link *other)
         *link = *other;
 }
 
-/* Of each number of threads that both know, the slower; all, if only one host knows any. */
+/* Takes the slower figures of each number of threads that both hosts know; if only one host knows any, its own. */
 static void merge_threads(weir_rates *rates, const weir_rates *other)
 {
     if (!rates->threads_count) {
