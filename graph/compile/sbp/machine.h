@@ -2,7 +2,7 @@
  * give up under a memory limit.
  *
  * With rates (weir_compile(.rates)) they follow from calls that were measured, of the same op and of as much work
- * (graph/time/duration.h): what conversions move, by calls of `box`, and a copy, by those of `copy`. Ops without such a call,
+ * (graph/time/fit.h): what conversions move, by calls of `box`, and a copy, by those of `copy`. Ops without such a call,
  * accelerators and disks have the model's figures. Without rates all is the model, which is no measurement: there ratios are
  * all that matters. Equal plans on all ranks need equal numbers, so all have the same rates.
  */
