@@ -13,8 +13,9 @@
 
 #ifdef VECTOR_ROWS
 
-/* How integers are summed: by VPDPBUSD; or so many words of x to a half of a word; or one, of bytes taken apart. */
-typedef enum way { DOTS, EIGHT_WORDS, FOUR_WORDS, TWO_WORDS, ONE_WORD } way;
+/* How integers are summed: by VPDPBUSD; or so many words of x to a half of a word; or one, of bytes taken apart. MADE: AMX has summed them
+ * before (sums.c). */
+typedef enum way { DOTS, EIGHT_WORDS, FOUR_WORDS, TWO_WORDS, ONE_WORD, MADE } way;
 
 VECTOR vector pairs_add(vector halves, vector w, vector x)
 {

@@ -1,9 +1,22 @@
 /* kernels/stored/sums.c: see the header. A tile is some rows of x and some vectors of outputs: a vector of the panel that is loaded
- * serves all the rows, and a word of x all the vectors. */
+ * serves all the rows, and a word of x all the vectors.
+ *
+ * Where the processor has AMX and there are enough rows, its tiles make the sums of integers of 16 rows, 32 outputs and UNITS units, which
+ * stay in the first-level cache. Then the loops of the other levels scale and add them, so the bits are the same. A unit of 32 elements
+ * takes these instructions, counted in the machine code (a tile's loads and stores are counted by rows):
+ *
+ *     16 rows, 32 outputs   products    loads   stores   other vectors
+ *     VPDPBUSD              256         232     0        96
+ *     AMX                   2 (tiles)   120     32       128
+ *
+ * Two ports execute vectors and two load, so VPDPBUSD takes 176 cycles. AMX takes 64 for the vectors; its loads and stores are 32 more
+ * where the processor does not overlap the two. With 8 rows that is 88 against 32 to 64. With 4 rows a product of tiles, 8 to 16
+ * cycles, takes what it saves, so ROWS_LEAST is 8. These are counts: no machine with AMX was there to measure. */
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/lanes.h"
 #include "kernels/common/unroll.h"
+#include "kernels/matmul/amx.h"
 #include "kernels/stored/dots.h"
 
 #ifdef VECTOR_ROWS
@@ -13,7 +26,12 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 2, TILE_VECTORS = 2 };
 #endif
-enum { VECTORS = SUMS_PANELS * PANEL_ROWS / VECTOR_ROWS };
+enum {
+    COLUMNS = SUMS_PANELS * PANEL_ROWS,
+    VECTORS = COLUMNS / VECTOR_ROWS,
+    UNITS = 8,      /* of one call of AMX */
+    ROWS_LEAST = 8, /* for AMX */
+};
 
 /* Constants where it is inlined. */
 typedef struct kind {
@@ -22,20 +40,22 @@ typedef struct kind {
     bool minimum;
 } kind;
 
+/* A call for some rows and elements. */
+typedef struct part {
+    panel_sums call;
+    int64_t unit;         /* of the panels, that the elements begin with */
+    const int32_t *whole; /* [units, AMX_BYTE_ROWS, COLUMNS], the sums of integers that AMX made; NULL: they are not made */
+} part;
+
 /* Where a vector of outputs lies: in this panel, from this row on. */
 VECTOR const panel *panel_of(const panel_sums *call, int vector_number)
 {
     return call->panels + vector_number * VECTOR_ROWS / PANEL_ROWS;
 }
 
-/* One unit of a tile: rows of x from `x` on, vectors from `first` on. */
-VECTOR void tile_unit(kind k, int rows, const panel_sums *call, const int8_t *x, const rounded_unit *of, int64_t of_row, int64_t unit, int first,
-                      reals sum[TILE_ROWS * TILE_VECTORS])
+/* The sums of integers of one unit of a tile: rows of x from `x` on, vectors from `first` on. */
+VECTOR void add_words(kind k, int rows, const panel_sums *call, const int8_t *x, int64_t unit, int first, adding add[TILE_ROWS * TILE_VECTORS])
 {
-    adding add[TILE_ROWS * TILE_VECTORS];
-    UNROLL
-    for (int s = 0; s < rows * TILE_VECTORS; s++)
-        add[s].whole = V(set1_epi32)(k.minimum ? 0 : of[s / TILE_VECTORS * of_row].start);
     UNROLL
     for (int i = 0; i < k.unit / 4; i++)
         UNROLL
@@ -51,17 +71,44 @@ VECTOR void tile_unit(kind k, int rows, const panel_sums *call, const int8_t *x,
                 add_word(k.how, &add[r * TILE_VECTORS + v], w, of_x, i, k.unit / 4);
             }
         }
+}
+
+/* The same, where AMX made them. */
+VECTOR void add_made(int rows, const int32_t *whole, adding add[TILE_ROWS * TILE_VECTORS])
+{
     UNROLL
     for (int s = 0; s < rows * TILE_VECTORS; s++) {
-        const int r = s / TILE_VECTORS, v = first + s % TILE_VECTORS;
-        const panel *p = panel_of(call, v);
-        const int row = v * VECTOR_ROWS % PANEL_ROWS;
-        sum[s] = unit_add(sum[s], k.minimum, add[s].whole, &p->scales[unit][row], &p->minima[unit][row], &of[r * of_row]);
+        vector made;
+        memcpy(&made, whole + s / TILE_VECTORS * COLUMNS + s % TILE_VECTORS * VECTOR_ROWS, sizeof made);
+        add[s].whole = V(add_epi32)(add[s].whole, made);
     }
 }
 
-VECTOR void tile(kind k, int rows, const panel_sums *call, int64_t row, int first)
+/* One unit of a tile. */
+VECTOR void tile_unit(kind k, int rows, const part *p, int64_t row, const int8_t *x, const rounded_unit *of, int64_t of_row, int64_t unit, int first,
+                      reals sum[TILE_ROWS * TILE_VECTORS])
 {
+    const int64_t of_panel = k.how == MADE ? p->unit + unit : unit;
+    adding add[TILE_ROWS * TILE_VECTORS];
+    UNROLL
+    for (int s = 0; s < rows * TILE_VECTORS; s++)
+        add[s].whole = V(set1_epi32)(k.minimum ? 0 : of[s / TILE_VECTORS * of_row].start);
+    if (k.how == MADE)
+        add_made(rows, p->whole + (unit * AMX_BYTE_ROWS + row) * COLUMNS + first * VECTOR_ROWS, add);
+    else
+        add_words(k, rows, &p->call, x, unit, first, add);
+    UNROLL
+    for (int s = 0; s < rows * TILE_VECTORS; s++) {
+        const int r = s / TILE_VECTORS, v = first + s % TILE_VECTORS;
+        const panel *w = panel_of(&p->call, v);
+        const int column = v * VECTOR_ROWS % PANEL_ROWS;
+        sum[s] = unit_add(sum[s], k.minimum, add[s].whole, &w->scales[of_panel][column], &w->minima[of_panel][column], &of[r * of_row]);
+    }
+}
+
+VECTOR void tile(kind k, int rows, const part *p, int64_t row, int first)
+{
+    const panel_sums *call = &p->call;
     const int64_t in = call->x->in, of_row = in / k.unit;
     const int8_t *x = call->x->q + (call->row + row) * in + call->from;
     const rounded_unit *of = call->x->units + ((call->row + row) * in + call->from) / k.unit;
@@ -74,20 +121,20 @@ VECTOR void tile(kind k, int rows, const panel_sums *call, int64_t row, int firs
         else
             sum[s] = (reals){};
     for (int64_t unit = 0; unit < call->elements / k.unit; unit++)
-        tile_unit(k, rows, call, x + unit * k.unit, of + unit, of_row, unit, first, sum);
+        tile_unit(k, rows, p, row, x + unit * k.unit, of + unit, of_row, unit, first, sum);
     UNROLL
     for (int s = 0; s < rows * TILE_VECTORS; s++)
         memcpy(y + s / TILE_VECTORS * call->y_row + s % TILE_VECTORS * VECTOR_ROWS, &sum[s], sizeof *sum);
 }
 
-VECTOR void tiles(kind k, const panel_sums *call)
+VECTOR void tiles(kind k, const part *p)
 {
     for (int first = 0; first < VECTORS; first += TILE_VECTORS) {
         int64_t row = 0;
-        for (; row + TILE_ROWS <= call->rows; row += TILE_ROWS)
-            tile(k, TILE_ROWS, call, row, first);
-        for (; row < call->rows; row++)
-            tile(k, 1, call, row, first);
+        for (; row + TILE_ROWS <= p->call.rows; row += TILE_ROWS)
+            tile(k, TILE_ROWS, p, row, first);
+        for (; row < p->call.rows; row++)
+            tile(k, 1, p, row, first);
     }
 }
 
@@ -95,32 +142,75 @@ VECTOR void tiles(kind k, const panel_sums *call)
 #define KINDS(X)                                                                                              \
     X(dots, DOTS, 32, false) X(dots_minimum, DOTS, 32, true) X(dots_16, DOTS, 16, false)                      \
     X(eight, EIGHT_WORDS, 32, false) X(eight_minimum, EIGHT_WORDS, 32, true) X(four, FOUR_WORDS, 32, false)   \
-    X(four_minimum, FOUR_WORDS, 32, true) X(two_16, TWO_WORDS, 16, false) X(one, ONE_WORD, 32, false)
+    X(four_minimum, FOUR_WORDS, 32, true) X(two_16, TWO_WORDS, 16, false) X(one, ONE_WORD, 32, false)         \
+    X(made, MADE, 32, false) X(made_minimum, MADE, 32, true) X(made_16, MADE, 16, false)
 
 #define X(name, how, unit, minimum)                            \
-    static void tiles_##name(const panel_sums *call)           \
+    static void tiles_##name(const part *p)                    \
     {                                                          \
-        tiles((kind){how, unit, minimum}, call);               \
+        tiles((kind){how, unit, minimum}, p);                  \
     }
 KINDS(X)
 #undef X
 
 static const struct {
     kind is;
-    void (*run)(const panel_sums *call);
+    void (*run)(const part *p);
 } kinds[] = {
 #define X(name, how, unit, minimum) {{how, unit, minimum}, tiles_##name},
     KINDS(X)
 #undef X
 };
 
-void panel_sums_make(const panel_sums *call)
+static void run(way how, const part *p)
 {
-    const block_format *format = call->x->format;
-    const way how = way_for(format);
+    const block_format *format = p->call.x->format;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].is.how == how && kinds[i].is.unit == format->unit && kinds[i].is.minimum == format->minimum)
-            kinds[i].run(call);
+            kinds[i].run(p);
+}
+
+/* AMX_BYTE_ROWS rows or fewer. */
+static void run_with_amx(panel_sums call, amx_tiles *amx)
+{
+    _Alignas(64) int32_t whole[UNITS * AMX_BYTE_ROWS * COLUMNS];
+    const int unit = call.x->format->unit;
+    const int64_t units = call.elements / unit;
+    for (int64_t u = 0, count; u < units; u += count) {
+        count = units - u < UNITS ? units - u : UNITS;
+        for (int p = 0; p < SUMS_PANELS; p++) {
+            const char *x = (const char *)call.x->q + call.row * call.x->in + call.from;
+            const void *q = call.panels[p].q + u * unit * PANEL_ROWS;
+            amx_byte_sums(amx, &(amx_factors){x, call.x->in, q, PANEL_ROWS, unit / 4}, call.rows, count, whole + p * PANEL_ROWS, COLUMNS);
+        }
+        call.elements = count * unit;
+        run(MADE, &(part){call, u, whole});
+        call.from += call.elements;
+        call.add = true;
+    }
+}
+
+/* As many of the first rows as AMX multiplies; they are taken off. */
+static void take_rows_for_amx(panel_sums *call)
+{
+    amx_tiles amx = {0};
+    while (call->rows >= ROWS_LEAST) {
+        panel_sums some = *call;
+        some.rows = call->rows < AMX_BYTE_ROWS ? call->rows : AMX_BYTE_ROWS;
+        run_with_amx(some, &amx);
+        call->row += some.rows;
+        call->rows -= some.rows;
+        call->y += some.rows * call->y_row;
+    }
+    amx_end(&amx);
+}
+
+void panel_sums_make(const panel_sums *call)
+{
+    part p = {.call = *call};
+    if (amx_usable())
+        take_rows_for_amx(&p.call);
+    run(way_for(call->x->format), &p);
 }
 
 #else
