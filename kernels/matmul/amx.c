@@ -224,8 +224,8 @@ static bool pairs_are_right(void)
     return true;
 }
 
-/* Two units of four words; bytes of all values. */
-enum { TRIAL_UNITS = 2, TRIAL_WORDS = 4, TRIAL_BYTES = 4 * TRIAL_WORDS * TRIAL_UNITS };
+/* Two units of eight words; bytes of all values. */
+enum { TRIAL_UNITS = 2, TRIAL_WORDS = 8, TRIAL_BYTES = 4 * TRIAL_WORDS * TRIAL_UNITS };
 
 static int32_t trial_byte_sum(const int8_t *a, const uint8_t *b, int64_t unit)
 {

@@ -2,22 +2,45 @@
  * serves all the rows, and a word of x all the vectors.
  *
  * Where the processor has AMX and there are enough rows, its tiles make the sums of integers of 16 rows, 32 outputs and UNITS units, which
- * stay in the first-level cache. Then the loops of the other levels scale and add them, so the bits are the same. A unit of 32 elements
- * takes these instructions, counted in the machine code (a tile's loads and stores are counted by rows):
+ * stay in the first-level cache. Then the loops for vectors scale and add them as they do with their own, so the bits are the same.
+ * No machine with AMX was there to measure. These are the instructions for one unit of 32 elements, counted in the machine code, where a row
+ * of a tile counts as one load or store:
  *
  *     16 rows, 32 outputs   products    loads   stores   other vectors
  *     VPDPBUSD              256         232     0        96
  *     AMX                   2 (tiles)   120     32       128
  *
- * Two ports execute vectors and two load, so VPDPBUSD takes 176 cycles. AMX takes 64 for the vectors; its loads and stores are 32 more
- * where the processor does not overlap the two. With 8 rows that is 88 against 32 to 64. With 4 rows a product of tiles, 8 to 16
- * cycles, takes what it saves, so ROWS_LEAST is 8. These are counts: no machine with AMX was there to measure. */
+ * A processor has two ports for vectors of 512 bits, so VPDPBUSD takes at least 176 cycles. AMX takes 64 of these ports, 16 to 32 for the
+ * products, and 32 for stores, which may overlap. An Emerald Rapids without AMX took these times for one unit and 32 outputs. In the second
+ * column plain stores take the place of the tiles' instructions:
+ *
+ *                            VPDPBUSD   stores, then vectors as with AMX
+ *     16 rows                83 ns      42 to 50 ns
+ *     8 rows                 49         33
+ *     4 rows                 25         19, and the two products take 6 to 12
+ *     16 rows, units of 16   49         52
+ *
+ * So fewer rows than ROWS_LEAST, and the units of 16 of Q6_K, stay with VPDPBUSD. */
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/lanes.h"
 #include "kernels/common/unroll.h"
 #include "kernels/matmul/amx.h"
 #include "kernels/stored/dots.h"
+
+enum {
+    COLUMNS = SUMS_PANELS * PANEL_ROWS,
+    UNITS = 8,       /* of one call of AMX */
+    UNIT_LEAST = 32, /* elements, for AMX */
+    ROWS_LEAST = 8,  /* for AMX */
+};
+
+/* A call for some rows and elements. */
+typedef struct part {
+    panel_sums call;
+    int64_t unit;         /* of the panels, that the elements begin with */
+    const int32_t *whole; /* [units, AMX_BYTE_ROWS, COLUMNS], the sums of integers that AMX made; NULL: they are not made */
+} part;
 
 #ifdef VECTOR_ROWS
 
@@ -26,12 +49,7 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 2, TILE_VECTORS = 2 };
 #endif
-enum {
-    COLUMNS = SUMS_PANELS * PANEL_ROWS,
-    VECTORS = COLUMNS / VECTOR_ROWS,
-    UNITS = 8,      /* of one call of AMX */
-    ROWS_LEAST = 8, /* for AMX */
-};
+enum { VECTORS = COLUMNS / VECTOR_ROWS };
 
 /* Constants where it is inlined. */
 typedef struct kind {
@@ -39,13 +57,6 @@ typedef struct kind {
     int unit;
     bool minimum;
 } kind;
-
-/* A call for some rows and elements. */
-typedef struct part {
-    panel_sums call;
-    int64_t unit;         /* of the panels, that the elements begin with */
-    const int32_t *whole; /* [units, AMX_BYTE_ROWS, COLUMNS], the sums of integers that AMX made; NULL: they are not made */
-} part;
 
 /* Where a vector of outputs lies: in this panel, from this row on. */
 VECTOR const panel *panel_of(const panel_sums *call, int vector_number)
@@ -143,7 +154,7 @@ VECTOR void tiles(kind k, const part *p)
     X(dots, DOTS, 32, false) X(dots_minimum, DOTS, 32, true) X(dots_16, DOTS, 16, false)                      \
     X(eight, EIGHT_WORDS, 32, false) X(eight_minimum, EIGHT_WORDS, 32, true) X(four, FOUR_WORDS, 32, false)   \
     X(four_minimum, FOUR_WORDS, 32, true) X(two_16, TWO_WORDS, 16, false) X(one, ONE_WORD, 32, false)         \
-    X(made, MADE, 32, false) X(made_minimum, MADE, 32, true) X(made_16, MADE, 16, false)
+    X(made, MADE, 32, false) X(made_minimum, MADE, 32, true)
 
 #define X(name, how, unit, minimum)                            \
     static void tiles_##name(const part *p)                    \
@@ -162,13 +173,63 @@ static const struct {
 #undef X
 };
 
-static void run(way how, const part *p)
+static void run(const part *p)
 {
     const block_format *format = p->call.x->format;
+    const way how = p->whole ? MADE : way_for(format);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].is.how == how && kinds[i].is.unit == format->unit && kinds[i].is.minimum == format->minimum)
             kinds[i].run(p);
 }
+
+#else
+
+/* A unit of one row and one panel: start + the sum of q w. made: these sums, or NULL. */
+static lanes unit_sum(const int8_t *x, const uint8_t *q, const int32_t *made, int count, int32_t start)
+{
+    const int terms = made ? 0 : count;
+    lanes real;
+    for (int r = 0; r < LANES; r++) {
+        int32_t sum = start + (made ? made[r] : 0);
+        for (int i = 0; i < terms; i++)
+            sum += q[(i / 4 * LANES + r) * 4 + i % 4] * x[i];
+        real[r] = (float)sum;
+    }
+    return real;
+}
+
+/* Row `row` of the part, and its panel `number`. */
+static void panel_row(const part *p, int64_t row, int number)
+{
+    const panel_sums *call = &p->call;
+    const panel *w = &call->panels[number];
+    const block_format *format = call->x->format;
+    const int64_t at = (call->row + row) * call->x->in + call->from;
+    const rounded_unit *of = call->x->units + at / format->unit;
+    float *y = call->y + row * call->y_row + number * PANEL_ROWS;
+    lanes sum = call->add ? lanes_load(y) : (lanes){};
+    for (int64_t u = 0; u < call->elements / format->unit; u++) {
+        const int64_t unit = p->unit + u;
+        const int32_t *made = p->whole ? p->whole + (u * AMX_BYTE_ROWS + row) * COLUMNS + number * PANEL_ROWS : NULL;
+        const lanes whole = unit_sum(call->x->q + at + u * format->unit, w->q + unit * format->unit * PANEL_ROWS, made, format->unit,
+                                     format->minimum ? 0 : of[u].start);
+        sum += whole * (lanes_load(w->scales[unit]) * of[u].scale);
+        if (format->minimum)
+            sum += lanes_load(w->minima[unit]) * of[u].mass;
+    }
+    lanes_store(y, &sum);
+}
+
+static void run(const part *p)
+{
+    for (int64_t r = 0; r < p->call.rows; r++)
+        for (int number = 0; number < SUMS_PANELS; number++)
+            panel_row(p, r, number);
+}
+
+#endif
+
+/* ---- AMX ---- */
 
 /* AMX_BYTE_ROWS rows or fewer. */
 static void run_with_amx(panel_sums call, amx_tiles *amx)
@@ -184,7 +245,7 @@ static void run_with_amx(panel_sums call, amx_tiles *amx)
             amx_byte_sums(amx, &(amx_factors){x, call.x->in, q, PANEL_ROWS, unit / 4}, call.rows, count, whole + p * PANEL_ROWS, COLUMNS);
         }
         call.elements = count * unit;
-        run(MADE, &(part){call, u, whole});
+        run(&(part){call, u, whole});
         call.from += call.elements;
         call.add = true;
     }
@@ -208,48 +269,7 @@ static void take_rows_for_amx(panel_sums *call)
 void panel_sums_make(const panel_sums *call)
 {
     part p = {.call = *call};
-    if (amx_usable())
+    if (call->x->format->unit >= UNIT_LEAST && amx_usable())
         take_rows_for_amx(&p.call);
-    run(way_for(call->x->format), &p);
+    run(&p);
 }
-
-#else
-
-/* A unit of one row and one panel: start + the sum of q w. */
-static lanes unit_sum(const int8_t *x, const uint8_t *q, int count, int32_t start)
-{
-    lanes real;
-    for (int r = 0; r < LANES; r++) {
-        int32_t sum = start;
-        for (int i = 0; i < count; i++)
-            sum += q[(i / 4 * LANES + r) * 4 + i % 4] * x[i];
-        real[r] = (float)sum;
-    }
-    return real;
-}
-
-static void panel_row(const panel_sums *call, const panel *p, const int8_t *x, const rounded_unit *of, float *y)
-{
-    const block_format *format = call->x->format;
-    lanes sum = call->add ? lanes_load(y) : (lanes){};
-    for (int64_t u = 0; u < call->elements / format->unit; u++) {
-        const lanes whole = unit_sum(x + u * format->unit, p->q + u * format->unit * PANEL_ROWS, format->unit,
-                                     format->minimum ? 0 : of[u].start);
-        sum += whole * (lanes_load(p->scales[u]) * of[u].scale);
-        if (format->minimum)
-            sum += lanes_load(p->minima[u]) * of[u].mass;
-    }
-    lanes_store(y, &sum);
-}
-
-void panel_sums_make(const panel_sums *call)
-{
-    const int64_t in = call->x->in, unit = call->x->format->unit;
-    for (int64_t r = 0; r < call->rows; r++) {
-        const int64_t at = (call->row + r) * in + call->from;
-        for (int p = 0; p < SUMS_PANELS; p++)
-            panel_row(call, &call->panels[p], call->x->q + at, call->x->units + at / unit, call->y + r * call->y_row + p * PANEL_ROWS);
-    }
-}
-
-#endif

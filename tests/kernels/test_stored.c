@@ -281,7 +281,7 @@ static void expect_same_by_amx(const struct stored *s, int64_t rows, int64_t out
     kernel_check_free(&with);
 }
 
-/* Sums of integers are exact, and what follows is the same. Every number of rows that tiles of 16 and the rest can have. */
+/* Sums of integers are exact, and the steps after them are the same. Every number of rows that tiles of 16 and the rest can have. */
 Test(stored, a_product_of_blocks_by_amx_has_the_same_bits)
 {
     amx_machine_enter();

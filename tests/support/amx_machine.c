@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include "tests/support/amx_machine.h"
 
+#include "graph/base/base.h"
 #include "kernels/matmul/amx.h"
 #include "tests/support/kernel_check.h"
 
@@ -270,9 +271,11 @@ static bool real;
 
 void amx_machine_enter(void)
 {
+    const char *level;
     if (kernel_check_kind() != WEIR_CPU)
         cr_skip_test("the kernels are not the processor's");
     real = amx_usable();
+    op_level(&level); /* now, for it says to all kernels whether its level has AMX */
     if (!real)
         amx_machine_start(AMX_MACHINE_RIGHT);
     amx_pretend(true);
