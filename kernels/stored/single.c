@@ -44,7 +44,7 @@ VECTOR reals block_add(kind k, void (*block)(const place *p), place p, const int
 {
     const int unit = k.elements / k.units;
     _Alignas(64) uint8_t q[BLOCK_ELEMENTS_MAX * PANEL_ROWS];
-    _Alignas(64) float scales[BLOCK_ELEMENTS_MAX / 16][PANEL_ROWS], minima[BLOCK_ELEMENTS_MAX / 32][PANEL_ROWS];
+    _Alignas(64) float scales[BLOCK_ELEMENTS_MAX / 16][PANEL_ROWS], minima[BLOCK_ELEMENTS_MAX / 16][PANEL_ROWS];
     p.q = q;
     p.scales = scales[0];
     p.minima = minima[0];
