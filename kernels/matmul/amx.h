@@ -3,18 +3,13 @@
  *     to [rows, vectors * 16] = A [rows, words] B [words, vectors * 16]      an element of A and of B is a word of 32 bits
  *
  * where a product of two words is the sum of two products of bf16 (amx_sums()), or of four products of a signed byte of A and an unsigned
- * one of B (amx_byte_sums()).
+ * one of B (amx_byte_sums()). Rows of A lie in a row each, B as half.c and kernels/stored/panel.h have it anyway, so this is one more way
+ * to make their sums and needs no memory of its own.
  *
- * Sums of bf16 are f32. Rows of A lie in a row each, B as half.c packs it: a row of
- * tiles is what half.c has anyway, so this is one more way to make its sums and needs no memory of its own.
+ * Sums of bf16 are f32. An element's bits depend on its row of A and its column of B alone. They are not those of VDPBF16PS: here blocks of
+ * 16 pairs are summed, then added. Sums of bytes are exact integers.
  *
- * An element's bits depend on its row of A and its column of B alone. They are not those of VDPBF16PS: here blocks of
- * 16 pairs are summed, then added.
- *
- * Sums of bytes are exact integers. B lies as panels of quantised weights have it (kernels/stored/panel.h): the sums are of one unit after
- * the other, and the caller scales and adds them.
- *
- * A thread begins with `amx_tiles tiles = {0}` on its stack, calls amx_sums() as often as it likes and ends with
+ * A thread begins with `amx_tiles tiles = {0}` on its stack, makes sums as often as it likes and ends with
  * amx_end(), within one kernel: nobody else's use of the registers is disturbed. Any number of threads at once.
  */
 #ifndef KERNELS_MATMUL_AMX_H
