@@ -9,6 +9,8 @@
  * Fewer rows are fewer rows of tiles 0 .. 5, as LDTILECFG says. The pairs that are left are copied and filled up with zeros:
  * other numbers of pairs would have to be set up, which clears the sums.
  *
+ * Sums of bytes take tiles 0, 4 and 6, set up for as many words as a unit has.
+ *
  * The instructions are written as such: GCC's intrinsics are the same but do not say that they touch memory (a store
  * before one may be moved behind it), and need flags for the whole file. So a library that was built for any x86-64
  * has them, and whether they are used is found out when it runs.
@@ -22,7 +24,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROWS = 16, PAIRS = 16, COLUMNS = 16 }; /* of a tile */
+enum { ROWS = AMX_BYTE_ROWS, PAIRS = 16, COLUMNS = 16 }; /* of a tile */
 
 #ifdef __x86_64__
 
@@ -38,6 +40,7 @@ enum { ROWS = 16, PAIRS = 16, COLUMNS = 16 }; /* of a tile */
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(at), "r"((int64_t)(row)) : "memory")
 #define CLEAR(tile) __asm__ volatile("tilezero %%tmm" #tile : : : "memory")
 #define MULTIPLY_ADD(sum, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : : "memory")
+#define MULTIPLY_ADD_BYTES(sum, a, b) __asm__ volatile("tdpbsud %%tmm" #b ", %%tmm" #a ", %%tmm" #sum : : : "memory")
 
 /* What LDTILECFG reads. */
 typedef struct tile_config {
@@ -47,16 +50,21 @@ typedef struct tile_config {
 } tile_config;
 _Static_assert(sizeof(tile_config) == 64 && offsetof(tile_config, rows) == 48, "as the processor reads it");
 
-static void set_up(amx_tiles *tiles, int64_t rows)
+/* Unless it is set up: rows of A, and words of each. */
+static void set_up(amx_tiles *tiles, int64_t rows, int64_t words)
 {
-    const uint8_t upper = (uint8_t)(rows < ROWS ? rows : ROWS), lower = (uint8_t)(rows - upper);
+    if (tiles->rows == rows && tiles->words == words)
+        return;
+    const uint8_t upper = (uint8_t)(rows < ROWS ? rows : ROWS), lower = (uint8_t)(rows - upper), depth = (uint8_t)words;
+    const uint16_t a_bytes = 4 * depth;
     const tile_config config = {
         .palette = 1,
-        .row_bytes = {64, 64, lower ? 64 : 0, lower ? 64 : 0, 64, lower ? 64 : 0, 64, 64},
-        .rows = {upper, upper, lower, lower, upper, lower, PAIRS, PAIRS},
+        .row_bytes = {64, 64, lower ? 64 : 0, lower ? 64 : 0, a_bytes, lower ? a_bytes : 0, 64, 64},
+        .rows = {upper, upper, lower, lower, upper, lower, depth, depth},
     };
     __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
     tiles->rows = rows;
+    tiles->words = words;
 }
 
 void amx_end(amx_tiles *tiles)
@@ -94,7 +102,7 @@ typedef struct tail {
 
 static void copy_tail(tail *to, const amx_factors *from, int64_t pair, int64_t rows, int64_t columns)
 {
-    const int64_t left = from->pairs - pair;
+    const int64_t left = from->words - pair;
     memset(to, 0, sizeof *to);
     for (int64_t r = 0; r < rows; r++)
         memcpy(to->a[r], from->a + r * from->a_row + pair * 4, (size_t)left * 4);
@@ -105,9 +113,9 @@ static void copy_tail(tail *to, const amx_factors *from, int64_t pair, int64_t r
 static inline __attribute__((always_inline)) void add_all(bool tall, bool wide, const amx_factors *from, int64_t rows)
 {
     int64_t pair = 0;
-    for (; pair + PAIRS <= from->pairs; pair += PAIRS)
+    for (; pair + PAIRS <= from->words; pair += PAIRS)
         add_pairs(tall, wide, from->a + pair * 4, from->a_row, from->b + pair * from->b_row, from->b_row);
-    if (pair < from->pairs) {
+    if (pair < from->words) {
         tail rest;
         copy_tail(&rest, from, pair, rows, wide ? 2 * COLUMNS : COLUMNS);
         add_pairs(tall, wide, (const char *)rest.a, sizeof rest.a[0], rest.b[0], 2 * COLUMNS);
@@ -138,8 +146,7 @@ static inline __attribute__((always_inline)) void sums(bool tall, bool wide, con
 void amx_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t vectors, float *to, int64_t to_row)
 {
     amx_factors at = *from;
-    if (tiles->rows != rows)
-        set_up(tiles, rows);
+    set_up(tiles, rows, PAIRS);
     for (int64_t v = 0; v < vectors; v += 2, at.b += 2 * COLUMNS, to += 2 * COLUMNS)
         if (rows > ROWS)
             v + 1 < vectors ? sums(true, true, &at, rows, to, to_row) : sums(true, false, &at, rows, to, to_row);
@@ -147,16 +154,30 @@ void amx_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t v
             v + 1 < vectors ? sums(false, true, &at, rows, to, to_row) : sums(false, false, &at, rows, to, to_row);
 }
 
+void amx_byte_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t units, int32_t *to, int64_t to_row)
+{
+    const char *a = from->a;
+    const uint32_t *b = from->b;
+    set_up(tiles, rows, from->words);
+    for (int64_t u = 0; u < units; u++, a += 4 * from->words, b += from->words * from->b_row, to += ROWS * to_row) {
+        LOAD(4, a, from->a_row);
+        LOAD(6, b, from->b_row * 4);
+        CLEAR(0);
+        MULTIPLY_ADD_BYTES(0, 4, 6);
+        STORE(0, to, to_row * 4);
+    }
+}
+
 /* ---- whether there are such tiles ---- */
 
 enum { TRIAL_ROWS = 19, TRIAL_VECTORS = 3, TRIAL_PAIRS = 21, TRIAL_COLUMNS = TRIAL_VECTORS * COLUMNS };
 
-/* The processor has AMX-TILE and AMX-BF16, and Linux lets this process have the large state that belongs to them. */
+/* The processor has AMX-TILE, AMX-BF16 and AMX-INT8, and Linux lets this process have the large state that belongs to them. */
 static bool permitted(void)
 {
-    enum { LEAF = 7, BF16 = 1 << 22, TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    enum { LEAF = 7, BF16 = 1 << 22, TILE = 1 << 24, INT8 = 1 << 25, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
-    return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && d & BF16 && d & TILE &&
+    return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && d & BF16 && d & TILE && d & INT8 &&
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
@@ -187,7 +208,7 @@ static float trial_sum(int64_t row, int64_t column)
 }
 
 /* Every kind of tile, and a tail; all sums are whole numbers, so they are exact in any order. */
-bool amx_is_right(void)
+static bool pairs_are_right(void)
 {
     uint32_t a[TRIAL_ROWS * TRIAL_PAIRS], b[TRIAL_PAIRS * TRIAL_COLUMNS];
     float to[TRIAL_ROWS * TRIAL_COLUMNS];
@@ -201,6 +222,42 @@ bool amx_is_right(void)
         if (to[i] != trial_sum(i / TRIAL_COLUMNS, i % TRIAL_COLUMNS))
             return false;
     return true;
+}
+
+/* Two units of eight words; bytes of all values. */
+enum { TRIAL_UNITS = 2, TRIAL_WORDS = 8, TRIAL_BYTES = 4 * TRIAL_WORDS * TRIAL_UNITS };
+
+static int32_t trial_byte_sum(const int8_t *a, const uint8_t *b, int64_t unit)
+{
+    int32_t sum = 0;
+    for (int64_t i = unit * 4 * TRIAL_WORDS; i < (unit + 1) * 4 * TRIAL_WORDS; i++)
+        sum += a[i] * b[i / 4 * 4 * COLUMNS + i % 4];
+    return sum;
+}
+
+static bool bytes_are_right(void)
+{
+    int8_t a[ROWS * TRIAL_BYTES];
+    uint32_t words[TRIAL_BYTES / 4 * COLUMNS];
+    uint8_t b[sizeof words];
+    int32_t to[TRIAL_UNITS * ROWS * COLUMNS];
+    amx_tiles tiles = {0};
+    for (int64_t i = 0; i < ROWS * TRIAL_BYTES; i++)
+        a[i] = (int8_t)(i * 37 % 256 - 128);
+    for (size_t i = 0; i < sizeof b; i++)
+        b[i] = (uint8_t)(i * 91);
+    memcpy(words, b, sizeof b);
+    amx_byte_sums(&tiles, &(amx_factors){(char *)a, TRIAL_BYTES, words, COLUMNS, TRIAL_WORDS}, ROWS, TRIAL_UNITS, to, COLUMNS);
+    amx_end(&tiles);
+    for (int64_t i = 0; i < TRIAL_UNITS * ROWS * COLUMNS; i++)
+        if (to[i] != trial_byte_sum(a + i / COLUMNS % ROWS * TRIAL_BYTES, b + i % COLUMNS * 4, i / COLUMNS / ROWS))
+            return false;
+    return true;
+}
+
+bool amx_is_right(void)
+{
+    return pairs_are_right() && bytes_are_right();
 }
 
 #else
@@ -218,6 +275,11 @@ bool amx_is_right(void)
 void amx_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t vectors, float *to, int64_t to_row)
 {
     (void)tiles, (void)from, (void)rows, (void)vectors, (void)to, (void)to_row;
+}
+
+void amx_byte_sums(amx_tiles *tiles, const amx_factors *from, int64_t rows, int64_t units, int32_t *to, int64_t to_row)
+{
+    (void)tiles, (void)from, (void)rows, (void)units, (void)to, (void)to_row;
 }
 
 void amx_end(amx_tiles *tiles)

@@ -5,7 +5,9 @@
  *     bf16, rounded x  with AVX512_BF16 in pairs of terms (VDPBF16PS), where they lie; with AMX in tiles (kernels/matmul/half.h), for which
  *                      w is packed
  *
- * The library finds out when it runs whether the last two are used, as half.c does.
+ * The library finds out when it runs whether the last two are used, as half.c does. The number of rows does not decide it, because the
+ * three add in different orders and a row's bits must not depend on the rows beside it. So without AMX many rows do not use half.c
+ * either: it sums along one chain over a packed w, and a single row, the product of a model that writes, would have to pack w, too.
  */
 #include "kernels/stored/dense.h"
 

@@ -1,9 +1,9 @@
 /* kernels/stored/dots.h: bytes of a weight times bytes of x, of a unit of several rows at once.
  *
- * Sums of integers are exact, so they may be made in any way. VPDPBUSD adds four products of bytes to a word at once. Without it, two
- * products are added to a half of a word, for as many words of x as these halves hold: 2 * 127 * (largest byte of the weight) each. Bytes
- * above 127 are taken apart for that. Whether the processor has VPDPBUSD is asked when the library runs; it is written as such, so that
- * kernels for all processors with AVX-512 have it. Header-only; any thread.
+ * Sums of integers are exact, so they may be made in any way (sums.c has one more, AMX). VPDPBUSD adds four products of bytes to a word at
+ * once. Without it, two products are added to a half of a word, for as many words of x as these halves hold: 2 * 127 * (largest byte of the
+ * weight) each. Bytes above 127 are taken apart for that. Whether the processor has VPDPBUSD is asked when the library runs; it is written
+ * as such, so that kernels for all processors with AVX-512 have it. Header-only; any thread.
  */
 #ifndef KERNELS_STORED_DOTS_H
 #define KERNELS_STORED_DOTS_H
@@ -13,8 +13,9 @@
 
 #ifdef VECTOR_ROWS
 
-/* How integers are summed: by VPDPBUSD; or so many words of x to a half of a word; or one, of bytes taken apart. */
-typedef enum way { DOTS, EIGHT_WORDS, FOUR_WORDS, TWO_WORDS, ONE_WORD } way;
+/* How integers are summed: by VPDPBUSD; or so many words of x to a half of a word; or one, of bytes taken apart. MADE: AMX has summed them
+ * before (sums.c). */
+typedef enum way { DOTS, EIGHT_WORDS, FOUR_WORDS, TWO_WORDS, ONE_WORD, MADE } way;
 
 VECTOR vector pairs_add(vector halves, vector w, vector x)
 {

@@ -10,6 +10,10 @@
  * rows of x. Those are rounded to bytes once (rounded.h), unless the call wants f32: then a panel becomes f32, too, and the product is
  * gemm_rows(). A single row of bytes needs no panel (single.h). Products of dense weights are dots along the rows (dense.h).
  *
+ * The processor's instructions for products of bytes are found out when the library runs: AMX for 8 rows or more and units of 32, else
+ * VPDPBUSD, else those of AVX-512 or AVX2 (sums.c, dots.h). Their sums are integers, and exact, so they change no bit. Dense weights of
+ * bf16 use AMX or AVX512_BF16 for any number of rows (dense.c).
+ *
  * An output of a weight of blocks is one sum in the order of `in`, unit by unit; one of a dense weight is 16 such sums, added at the
  * end. So its bits depend on its row of x and its row of w alone: not on how many rows there are beside them, nor on how `out` is split.
  *

@@ -1,10 +1,46 @@
 /* kernels/stored/sums.c: see the header. A tile is some rows of x and some vectors of outputs: a vector of the panel that is loaded
- * serves all the rows, and a word of x all the vectors. */
+ * serves all the rows, and a word of x all the vectors.
+ *
+ * Where the processor has AMX and there are enough rows, its tiles make the sums of integers of 16 rows, 32 outputs and UNITS units, which
+ * stay in the first-level cache. Then the loops for vectors scale and add them as they do with their own, so the bits are the same.
+ * No machine with AMX was there to measure. These are the instructions for one unit of 32 elements, counted in the machine code, where a row
+ * of a tile counts as one load or store:
+ *
+ *     16 rows, 32 outputs   products    loads   stores   other vectors
+ *     VPDPBUSD              256         232     0        96
+ *     AMX                   2 (tiles)   120     32       128
+ *
+ * A processor has two ports for vectors of 512 bits, so VPDPBUSD takes at least 176 cycles. AMX takes 64 of these ports, 16 to 32 for the
+ * products, and 32 for stores, which may overlap. An Emerald Rapids without AMX took these times for one unit and 32 outputs. In the second
+ * column plain stores take the place of the tiles' instructions:
+ *
+ *                            VPDPBUSD   stores, then vectors as with AMX
+ *     16 rows                83 ns      42 to 50 ns
+ *     8 rows                 49         33
+ *     4 rows                 25         19, and the two products take 6 to 12
+ *     16 rows, units of 16   49         52
+ *
+ * So fewer rows than ROWS_LEAST, and the units of 16 of Q6_K, stay with VPDPBUSD. */
 #include "kernels/stored/sums.h"
 
 #include "kernels/common/lanes.h"
 #include "kernels/common/unroll.h"
+#include "kernels/matmul/amx.h"
 #include "kernels/stored/dots.h"
+
+enum {
+    COLUMNS = SUMS_PANELS * PANEL_ROWS,
+    UNITS = 8,       /* of one call of AMX */
+    UNIT_LEAST = 32, /* elements, for AMX */
+    ROWS_LEAST = 8,  /* for AMX */
+};
+
+/* A call for some rows and elements. */
+typedef struct part {
+    panel_sums call;
+    int64_t unit;         /* of the panels, that the elements begin with */
+    const int32_t *whole; /* [units, AMX_BYTE_ROWS, COLUMNS], the sums of integers that AMX made; NULL: they are not made */
+} part;
 
 #ifdef VECTOR_ROWS
 
@@ -13,7 +49,7 @@ enum { TILE_ROWS = 4, TILE_VECTORS = 2 };
 #else
 enum { TILE_ROWS = 2, TILE_VECTORS = 2 };
 #endif
-enum { VECTORS = SUMS_PANELS * PANEL_ROWS / VECTOR_ROWS };
+enum { VECTORS = COLUMNS / VECTOR_ROWS };
 
 /* Constants where it is inlined. */
 typedef struct kind {
@@ -28,14 +64,9 @@ VECTOR const panel *panel_of(const panel_sums *call, int vector_number)
     return call->panels + vector_number * VECTOR_ROWS / PANEL_ROWS;
 }
 
-/* One unit of a tile: rows of x from `x` on, vectors from `first` on. */
-VECTOR void tile_unit(kind k, int rows, const panel_sums *call, const int8_t *x, const rounded_unit *of, int64_t of_row, int64_t unit, int first,
-                      reals sum[TILE_ROWS * TILE_VECTORS])
+/* The sums of integers of one unit of a tile: rows of x from `x` on, vectors from `first` on. */
+VECTOR void add_words(kind k, int rows, const panel_sums *call, const int8_t *x, int64_t unit, int first, adding add[TILE_ROWS * TILE_VECTORS])
 {
-    adding add[TILE_ROWS * TILE_VECTORS];
-    UNROLL
-    for (int s = 0; s < rows * TILE_VECTORS; s++)
-        add[s].whole = V(set1_epi32)(k.minimum ? 0 : of[s / TILE_VECTORS * of_row].start);
     UNROLL
     for (int i = 0; i < k.unit / 4; i++)
         UNROLL
@@ -51,17 +82,44 @@ VECTOR void tile_unit(kind k, int rows, const panel_sums *call, const int8_t *x,
                 add_word(k.how, &add[r * TILE_VECTORS + v], w, of_x, i, k.unit / 4);
             }
         }
+}
+
+/* The same, where AMX made them. */
+VECTOR void add_made(int rows, const int32_t *whole, adding add[TILE_ROWS * TILE_VECTORS])
+{
     UNROLL
     for (int s = 0; s < rows * TILE_VECTORS; s++) {
-        const int r = s / TILE_VECTORS, v = first + s % TILE_VECTORS;
-        const panel *p = panel_of(call, v);
-        const int row = v * VECTOR_ROWS % PANEL_ROWS;
-        sum[s] = unit_add(sum[s], k.minimum, add[s].whole, &p->scales[unit][row], &p->minima[unit][row], &of[r * of_row]);
+        vector made;
+        memcpy(&made, whole + s / TILE_VECTORS * COLUMNS + s % TILE_VECTORS * VECTOR_ROWS, sizeof made);
+        add[s].whole = V(add_epi32)(add[s].whole, made);
     }
 }
 
-VECTOR void tile(kind k, int rows, const panel_sums *call, int64_t row, int first)
+/* One unit of a tile. */
+VECTOR void tile_unit(kind k, int rows, const part *p, int64_t row, const int8_t *x, const rounded_unit *of, int64_t of_row, int64_t unit, int first,
+                      reals sum[TILE_ROWS * TILE_VECTORS])
 {
+    const int64_t of_panel = k.how == MADE ? p->unit + unit : unit;
+    adding add[TILE_ROWS * TILE_VECTORS];
+    UNROLL
+    for (int s = 0; s < rows * TILE_VECTORS; s++)
+        add[s].whole = V(set1_epi32)(k.minimum ? 0 : of[s / TILE_VECTORS * of_row].start);
+    if (k.how == MADE)
+        add_made(rows, p->whole + (unit * AMX_BYTE_ROWS + row) * COLUMNS + first * VECTOR_ROWS, add);
+    else
+        add_words(k, rows, &p->call, x, unit, first, add);
+    UNROLL
+    for (int s = 0; s < rows * TILE_VECTORS; s++) {
+        const int r = s / TILE_VECTORS, v = first + s % TILE_VECTORS;
+        const panel *w = panel_of(&p->call, v);
+        const int column = v * VECTOR_ROWS % PANEL_ROWS;
+        sum[s] = unit_add(sum[s], k.minimum, add[s].whole, &w->scales[of_panel][column], &w->minima[of_panel][column], &of[r * of_row]);
+    }
+}
+
+VECTOR void tile(kind k, int rows, const part *p, int64_t row, int first)
+{
+    const panel_sums *call = &p->call;
     const int64_t in = call->x->in, of_row = in / k.unit;
     const int8_t *x = call->x->q + (call->row + row) * in + call->from;
     const rounded_unit *of = call->x->units + ((call->row + row) * in + call->from) / k.unit;
@@ -74,20 +132,20 @@ VECTOR void tile(kind k, int rows, const panel_sums *call, int64_t row, int firs
         else
             sum[s] = (reals){};
     for (int64_t unit = 0; unit < call->elements / k.unit; unit++)
-        tile_unit(k, rows, call, x + unit * k.unit, of + unit, of_row, unit, first, sum);
+        tile_unit(k, rows, p, row, x + unit * k.unit, of + unit, of_row, unit, first, sum);
     UNROLL
     for (int s = 0; s < rows * TILE_VECTORS; s++)
         memcpy(y + s / TILE_VECTORS * call->y_row + s % TILE_VECTORS * VECTOR_ROWS, &sum[s], sizeof *sum);
 }
 
-VECTOR void tiles(kind k, const panel_sums *call)
+VECTOR void tiles(kind k, const part *p)
 {
     for (int first = 0; first < VECTORS; first += TILE_VECTORS) {
         int64_t row = 0;
-        for (; row + TILE_ROWS <= call->rows; row += TILE_ROWS)
-            tile(k, TILE_ROWS, call, row, first);
-        for (; row < call->rows; row++)
-            tile(k, 1, call, row, first);
+        for (; row + TILE_ROWS <= p->call.rows; row += TILE_ROWS)
+            tile(k, TILE_ROWS, p, row, first);
+        for (; row < p->call.rows; row++)
+            tile(k, 1, p, row, first);
     }
 }
 
@@ -95,71 +153,123 @@ VECTOR void tiles(kind k, const panel_sums *call)
 #define KINDS(X)                                                                                              \
     X(dots, DOTS, 32, false) X(dots_minimum, DOTS, 32, true) X(dots_16, DOTS, 16, false)                      \
     X(eight, EIGHT_WORDS, 32, false) X(eight_minimum, EIGHT_WORDS, 32, true) X(four, FOUR_WORDS, 32, false)   \
-    X(four_minimum, FOUR_WORDS, 32, true) X(two_16, TWO_WORDS, 16, false) X(one, ONE_WORD, 32, false)
+    X(four_minimum, FOUR_WORDS, 32, true) X(two_16, TWO_WORDS, 16, false) X(one, ONE_WORD, 32, false)         \
+    X(made, MADE, 32, false) X(made_minimum, MADE, 32, true)
 
 #define X(name, how, unit, minimum)                            \
-    static void tiles_##name(const panel_sums *call)           \
+    static void tiles_##name(const part *p)                    \
     {                                                          \
-        tiles((kind){how, unit, minimum}, call);               \
+        tiles((kind){how, unit, minimum}, p);                  \
     }
 KINDS(X)
 #undef X
 
 static const struct {
     kind is;
-    void (*run)(const panel_sums *call);
+    void (*run)(const part *p);
 } kinds[] = {
 #define X(name, how, unit, minimum) {{how, unit, minimum}, tiles_##name},
     KINDS(X)
 #undef X
 };
 
-void panel_sums_make(const panel_sums *call)
+static void run(const part *p)
 {
-    const block_format *format = call->x->format;
-    const way how = way_for(format);
+    const block_format *format = p->call.x->format;
+    const way how = p->whole ? MADE : way_for(format);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].is.how == how && kinds[i].is.unit == format->unit && kinds[i].is.minimum == format->minimum)
-            kinds[i].run(call);
+            kinds[i].run(p);
 }
 
 #else
 
-/* A unit of one row and one panel: start + the sum of q w. */
-static lanes unit_sum(const int8_t *x, const uint8_t *q, int count, int32_t start)
+/* A unit of one row and one panel: start + the sum of q w. made: these sums, or NULL. */
+static lanes unit_sum(const int8_t *x, const uint8_t *q, const int32_t *made, int count, int32_t start)
 {
+    const int terms = made ? 0 : count;
     lanes real;
     for (int r = 0; r < LANES; r++) {
-        int32_t sum = start;
-        for (int i = 0; i < count; i++)
+        int32_t sum = start + (made ? made[r] : 0);
+        for (int i = 0; i < terms; i++)
             sum += q[(i / 4 * LANES + r) * 4 + i % 4] * x[i];
         real[r] = (float)sum;
     }
     return real;
 }
 
-static void panel_row(const panel_sums *call, const panel *p, const int8_t *x, const rounded_unit *of, float *y)
+/* Row `row` of the part, and its panel `number`. */
+static void panel_row(const part *p, int64_t row, int number)
 {
+    const panel_sums *call = &p->call;
+    const panel *w = &call->panels[number];
     const block_format *format = call->x->format;
+    const int64_t at = (call->row + row) * call->x->in + call->from;
+    const rounded_unit *of = call->x->units + at / format->unit;
+    float *y = call->y + row * call->y_row + number * PANEL_ROWS;
     lanes sum = call->add ? lanes_load(y) : (lanes){};
     for (int64_t u = 0; u < call->elements / format->unit; u++) {
-        const lanes whole = unit_sum(x + u * format->unit, p->q + u * format->unit * PANEL_ROWS, format->unit,
+        const int64_t unit = p->unit + u;
+        const int32_t *made = p->whole ? p->whole + (u * AMX_BYTE_ROWS + row) * COLUMNS + number * PANEL_ROWS : NULL;
+        const lanes whole = unit_sum(call->x->q + at + u * format->unit, w->q + unit * format->unit * PANEL_ROWS, made, format->unit,
                                      format->minimum ? 0 : of[u].start);
-        sum += whole * (lanes_load(p->scales[u]) * of[u].scale);
+        sum += whole * (lanes_load(w->scales[unit]) * of[u].scale);
         if (format->minimum)
-            sum += lanes_load(p->minima[u]) * of[u].mass;
+            sum += lanes_load(w->minima[unit]) * of[u].mass;
     }
     lanes_store(y, &sum);
 }
 
-void panel_sums_make(const panel_sums *call)
+static void run(const part *p)
 {
-    const int64_t in = call->x->in, unit = call->x->format->unit;
-    for (int64_t r = 0; r < call->rows; r++) {
-        const int64_t at = (call->row + r) * in + call->from;
-        for (int p = 0; p < SUMS_PANELS; p++)
-            panel_row(call, &call->panels[p], call->x->q + at, call->x->units + at / unit, call->y + r * call->y_row + p * PANEL_ROWS);
-    }
+    for (int64_t r = 0; r < p->call.rows; r++)
+        for (int number = 0; number < SUMS_PANELS; number++)
+            panel_row(p, r, number);
 }
 
 #endif
+
+/* ---- AMX ---- */
+
+/* AMX_BYTE_ROWS rows or fewer. */
+static void run_with_amx(panel_sums call, amx_tiles *amx)
+{
+    _Alignas(64) int32_t whole[UNITS * AMX_BYTE_ROWS * COLUMNS];
+    const int unit = call.x->format->unit;
+    const int64_t units = call.elements / unit;
+    for (int64_t u = 0, count; u < units; u += count) {
+        count = units - u < UNITS ? units - u : UNITS;
+        for (int p = 0; p < SUMS_PANELS; p++) {
+            const char *x = (const char *)call.x->q + call.row * call.x->in + call.from;
+            const void *q = call.panels[p].q + u * unit * PANEL_ROWS;
+            amx_byte_sums(amx, &(amx_factors){x, call.x->in, q, PANEL_ROWS, unit / 4}, call.rows, count, whole + p * PANEL_ROWS, COLUMNS);
+        }
+        call.elements = count * unit;
+        run(&(part){call, u, whole});
+        call.from += call.elements;
+        call.add = true;
+    }
+}
+
+/* As many of the first rows as AMX multiplies; they are taken off. */
+static void take_rows_for_amx(panel_sums *call)
+{
+    amx_tiles amx = {0};
+    while (call->rows >= ROWS_LEAST) {
+        panel_sums some = *call;
+        some.rows = call->rows < AMX_BYTE_ROWS ? call->rows : AMX_BYTE_ROWS;
+        run_with_amx(some, &amx);
+        call->row += some.rows;
+        call->rows -= some.rows;
+        call->y += some.rows * call->y_row;
+    }
+    amx_end(&amx);
+}
+
+void panel_sums_make(const panel_sums *call)
+{
+    part p = {.call = *call};
+    if (call->x->format->unit >= UNIT_LEAST && amx_usable())
+        take_rows_for_amx(&p.call);
+    run(&p);
+}

@@ -6,7 +6,7 @@
  *     x.scale * scale * (sum of q w), then by minimum * x.mass           of one with a minimum
  *
  * Each step is a product and a sum of f32, fused where the processor has that. All processors of a level compute the same bits,
- * however they make the sums of integers.
+ * however they make the sums of integers: by AMX, by VPDPBUSD or without both.
  */
 #ifndef KERNELS_STORED_SUMS_H
 #define KERNELS_STORED_SUMS_H

@@ -4,6 +4,7 @@
  * A portable build runs it on the kernels of the level that WEIR_CPU_LEVEL names. */
 #define _GNU_SOURCE
 #include "kernels/common/ops.h"
+#include "kernels/matmul/amx.h"
 #include "kernels/stored/stored.h"
 #include "tests/support/amx_machine.h"
 #include "tests/support/blocks.h"
@@ -254,6 +255,76 @@ Test(stored, a_product_of_bf16_by_amx_is_the_same_but_for_rounding)
     amx_machine_leave();
 }
 
+static void check_layouts(const weir_op *op, const struct stored *s, bool exact, weir_shape x, int64_t out, int64_t in, double tolerance)
+{
+    const struct stored_attrs attrs = {s->format, exact};
+    kernel_check c = product_check(op, &attrs, s, x, out, in);
+    kernel_check_run(&c);
+    cr_expect_geq(shard_check(&c, 2, tolerance), 2);
+    shard_check(&c, 3, tolerance);
+    kernel_check_free(&c);
+}
+
+/* Of blocks; a weight of `out` outputs and `in` elements. */
+static void expect_same_by_amx(const struct stored *s, int64_t rows, int64_t out, int64_t in)
+{
+    const struct stored_attrs attrs = {s->format, false};
+    kernel_check without = product_check(&op_linear_stored, &attrs, s, SHAPE(rows, in), out, in);
+    kernel_check with = product_check(&op_linear_stored, &attrs, s, SHAPE(rows, in), out, in);
+    amx_pretend(false);
+    kernel_check_run(&without);
+    amx_pretend(true);
+    kernel_check_run(&with);
+    cr_assert_arr_eq(with.out[0].data, without.out[0].data, (size_t)(rows * out) * sizeof(float), "%s: %d rows, %d outputs, %d elements",
+                     s->name, (int)rows, (int)out, (int)in);
+    kernel_check_free(&without);
+    kernel_check_free(&with);
+}
+
+/* Sums of integers are exact, and the steps after them are the same. Every number of rows that tiles of 16 and the rest can have. */
+Test(stored, a_product_of_blocks_by_amx_has_the_same_bits)
+{
+    amx_machine_enter();
+    for (int i = 0; i < BLOCKED; i++) {
+        const int64_t block = unit_of(&all[i]);
+        for (int64_t rows = 1; rows <= 40; rows++)
+            expect_same_by_amx(&all[i], rows, 1 + rows * 13 % 70, block == 32 ? 288 : 512);
+        expect_same_by_amx(&all[i], 150, 33, block);
+        expect_same_by_amx(&all[i], 19, 75, block == 32 ? 2272 : 2304);
+    }
+    amx_machine_leave();
+}
+
+/* The test above sees one row that is wrong. */
+Test(stored, a_broken_tile_shows_in_a_product_of_blocks)
+{
+    enum { ROWS = 16, OUT = 5 };
+    const struct stored_attrs attrs = {all[0].format, false};
+    if (kernel_check_kind() != WEIR_CPU || amx_usable())
+        cr_skip_test("not a CPU without AMX");
+    kernel_check right = product_check(&op_linear_stored, &attrs, &all[0], SHAPE(ROWS, 64), OUT, 64);
+    kernel_check wrong = product_check(&op_linear_stored, &attrs, &all[0], SHAPE(ROWS, 64), OUT, 64);
+    kernel_check_run(&right);
+    amx_machine_start(AMX_MACHINE_BROKEN_BYTES);
+    amx_pretend(true);
+    kernel_check_run(&wrong);
+    amx_pretend(false);
+    cr_assert_gt(amx_machine_stop(), 0);
+    for (int n = 0; n < ROWS * OUT; n++)
+        cr_expect_eq(kernel_at(&right.out[0], n) == kernel_at(&wrong.out[0], n), n / OUT < ROWS - 1, "row %d", n / OUT);
+    kernel_check_free(&right);
+    kernel_check_free(&wrong);
+}
+
+/* Rows of a shard are those of the whole, and the number of rows decides which of them AMX multiplies. */
+Test(stored, shards_together_are_the_whole_with_amx, .timeout = 120)
+{
+    amx_machine_enter();
+    for (int i = 0; i < BLOCKED; i++)
+        check_layouts(&op_linear_stored, &all[i], false, SHAPE(2, 11, unit_of(&all[i])), 19, unit_of(&all[i]), 0);
+    amx_machine_leave();
+}
+
 static size_t weight_bytes(const kernel_check *c)
 {
     return (size_t)weir_shape_count(&c->in[1].shape) * weir_dtype_bytes(c->in[1].dtype);
@@ -390,16 +461,6 @@ Test(stored, an_id_that_no_row_has_is_named)
                                    .error_bytes = sizeof error};
     cr_expect_eq(kernel_check_kernel(&op_embedding_stored)(&args), WEIR_E_KERNEL);
     cr_expect_str_eq(error, "id 4 at [1, 1] is not in 0..3");
-    kernel_check_free(&c);
-}
-
-static void check_layouts(const weir_op *op, const struct stored *s, bool exact, weir_shape x, int64_t out, int64_t in, double tolerance)
-{
-    const struct stored_attrs attrs = {s->format, exact};
-    kernel_check c = product_check(op, &attrs, s, x, out, in);
-    kernel_check_run(&c);
-    cr_expect_geq(shard_check(&c, 2, tolerance), 2);
-    shard_check(&c, 3, tolerance);
     kernel_check_free(&c);
 }
 

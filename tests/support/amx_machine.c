@@ -1,4 +1,4 @@
-/* tests/support/amx_machine.c: six instructions of AMX, executed by a handler of SIGILL.
+/* tests/support/amx_machine.c: seven instructions of AMX, executed by a handler of SIGILL.
  *
  * All have the same form: a VEX prefix of three bytes (C4, then m-mmmm = 2 and W = 0, L = 0), an opcode, ModRM, and for
  * memory SIB and a displacement:
@@ -9,11 +9,13 @@
  *     F2      49      11 reg 0          TILEZERO    tile reg
  *     F2      4B      memory with SIB   TILELOADD   tile reg: row i is at base + displacement + i * index * scale
  *     F3      4B      memory with SIB   TILESTORED  the other way
- *     F3      5C      11 reg rm         TDPBF16PS   tile reg += tile rm x tile vvvv
+ *     F3      5C      11 reg rm         TDPBF16PS   tile reg += tile rm x tile vvvv, pairs of bf16
+ *     F3      5E      11 reg rm         TDPBSUD     the same of four bytes, signed ones of rm and unsigned ones of vvvv
  */
 #define _GNU_SOURCE
 #include "tests/support/amx_machine.h"
 
+#include "graph/base/base.h"
 #include "kernels/matmul/amx.h"
 #include "tests/support/kernel_check.h"
 
@@ -176,7 +178,7 @@ static float flushed(float x)
 }
 
 /* Even and odd terms have a sum each, that begins at 0; the two are added to what was there. */
-static void add_products(tile *sum, const tile *a, const tile *b, int row, int column)
+static void add_pairs(tile *sum, const tile *a, const tile *b, int row, int column)
 {
     float even = 0, odd = 0, old = float_of(sum->at[row][column]);
     for (int k = 0; k < b->rows; k++) {
@@ -188,16 +190,27 @@ static void add_products(tile *sum, const tile *a, const tile *b, int row, int c
     memcpy(&sum->at[row][column], &old, sizeof old);
 }
 
-static bool multiply(registers *r, const instruction *i)
+/* The sum wraps around. */
+static void add_bytes(tile *sum, const tile *a, const tile *b, int row, int column)
 {
+    for (int k = 0; k < b->rows; k++)
+        for (int shift = 0; shift < 32; shift += 8) {
+            const int32_t product = (int8_t)(a->at[row][k] >> shift) * (int32_t)(uint8_t)(b->at[k][column] >> shift);
+            sum->at[row][column] += (uint32_t)product;
+        }
+}
+
+static bool multiply(registers *r, const instruction *i, void (*add)(tile *sum, const tile *a, const tile *b, int row, int column))
+{
+    const bool broken = machine == (add == add_bytes ? AMX_MACHINE_BROKEN_BYTES : AMX_MACHINE_BROKEN_PAIRS);
     tile *sum = usable(r, i->reg);
     const tile *a = usable(r, i->rm | i->b << 3), *b = usable(r, i->source);
     if (!sum || !a || !b || sum == a || sum == b || a == b || sum->rows != a->rows || sum->row_bytes != b->row_bytes ||
         a->row_bytes != 4 * b->rows)
         return false;
-    for (int row = 0; row < sum->rows - (machine == AMX_MACHINE_BROKEN && sum->rows == ROWS_MAX); row++)
+    for (int row = 0; row < sum->rows - (broken && sum->rows == ROWS_MAX); row++)
         for (int column = 0; column < sum->row_bytes / 4; column++)
-            add_products(sum, a, b, row, column);
+            add(sum, a, b, row, column);
     __atomic_fetch_add(&products, 1, __ATOMIC_RELAXED);
     return true;
 }
@@ -217,7 +230,9 @@ static bool execute(registers *r, const instruction *i)
         return load(usable(r, i->reg), i);
     if (i->opcode == 0x4B && i->prefix == F3 && memory)
         return store(usable(r, i->reg), i);
-    return i->opcode == 0x5C && i->prefix == F3 && !memory && multiply(r, i);
+    if (i->opcode == 0x5C && i->prefix == F3 && !memory)
+        return multiply(r, i, add_pairs);
+    return i->opcode == 0x5E && i->prefix == F3 && !memory && multiply(r, i, add_bytes);
 }
 
 /* ---- the handler ---- */
@@ -256,9 +271,11 @@ static bool real;
 
 void amx_machine_enter(void)
 {
+    const char *level;
     if (kernel_check_kind() != WEIR_CPU)
         cr_skip_test("the kernels are not the processor's");
     real = amx_usable();
+    op_level(&level); /* now, for it says to all kernels whether its level has AMX */
     if (!real)
         amx_machine_start(AMX_MACHINE_RIGHT);
     amx_pretend(true);
