@@ -255,11 +255,12 @@ typedef struct errors {
     int count;
 } errors;
 
-static void print_errors(const char *name, const compared *all, int count, size_t offset, FILE *to)
+/* Of the plans that count; with `whole` of all. */
+static void print_errors(const char *name, const compared *all, int count, bool whole, size_t offset, FILE *to)
 {
     errors e = {.count = 0};
     for (int i = 0; i < count; i++)
-        if (all[i].counts) {
+        if (whole || all[i].counts) {
             double predicted;
             memcpy(&predicted, (const char *)&all[i] + offset, sizeof predicted);
             e.value[e.count++] = fabs(predicted / all[i].measured - 1);
@@ -300,9 +301,11 @@ static void print_all(const compared *all, int count, FILE *to)
     int steady = 0;
     for (int i = 0; i < count; i++)
         steady += all[i].counts;
-    print_errors("predicted", all, count, offsetof(compared, raw), to);
-    print_errors("corrected by what calls take now", all, count, offsetof(compared, corrected), to);
-    print_errors("by 100 G operations a second", all, count, offsetof(compared, null), to);
+    print_errors("predicted", all, count, false, offsetof(compared, raw), to);
+    print_errors("corrected by what calls take now", all, count, false, offsetof(compared, corrected), to);
+    print_errors("by 100 G operations a second", all, count, false, offsetof(compared, null), to);
+    if (steady < count)
+        print_errors("predicted, all plans", all, count, true, offsetof(compared, raw), to);
     print_order(all, count, to);
     fprintf(to, "%d of %d plans are steady%s\n", steady, count, steady < FIT * count ? ": this machine is unfit to judge predictions now" : "");
 }

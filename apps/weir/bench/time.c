@@ -61,7 +61,7 @@ static weir_tensor *add_spin(weir_tensor *x, const char *name, int64_t us)
 
 /* ---- plans ---- */
 
-enum { STAGES = 4 };
+enum { STAGES = 4, SHARING = -2 /* so many workers for each core */ };
 
 typedef struct spin_case {
     const char *name;
@@ -77,6 +77,7 @@ static const spin_case cases[] = {
     {"chain", 1, 3, {2100, 3300, 4700}, 1, 0, 1, ALONE},
     {"dp2", 2, 2, {3300, 2100}, 1, 0, 2, SPLIT},
     {"dp4 on two workers", 4, 2, {3300, 2100}, 1, 0, 2, SPLIT},
+    {"dp4, two workers a core", 4, 2, {3300, 2100}, 1, 0, SHARING, SPLIT},
     {"tp2", 2, 3, {3300, 2100, 4100}, 1, 0, 2, GATHERED},
     {"pp2", 2, 2, {2100, 4700}, 1, 0, 2, ALONE},
     {"pp2, 2 micro-batches", 2, 2, {2100, 4700}, 2, 0, 2, ALONE},
@@ -137,10 +138,15 @@ static weir_plan *case_plan(const spin_case *c)
 
 /* ---- measured and predicted ---- */
 
-static weir_status measure(const weir_plan *plan, const spin_case *c, double guess, int rounds, double *seconds)
+static int workers_of(const spin_case *c, const weir_rates *rates)
+{
+    return c->workers == SHARING ? -SHARING * (int)rates->cores : c->workers;
+}
+
+static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, double *seconds)
 {
     double spread;
-    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = c->workers);
+    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers);
     weir_status status = session ? bench_timed_run(&(bench_timed){session, guess, rounds, NULL, 0}, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
     return status;
@@ -163,7 +169,7 @@ static weir_status predict_more_slots(const weir_plan *plan, const spin_case *c,
         snprintf(texts[i], sizeof texts[i], "slots(spin%d)=%d", i, c->slots + 1);
         set[i] = texts[i];
     }
-    return predict(plan, rates, c->workers, set, seconds);
+    return predict(plan, rates, workers_of(c, rates), set, seconds);
 }
 
 /* Times of the shortest spin in the place of those of the longest, and the other way round. */
@@ -186,8 +192,8 @@ static void swap_rates(weir_rates *rates)
 
 /* ---- all of it ---- */
 
-enum wrong { WRONG_RATES, WRONG_MORE, WRONG_LESS, WRONG_SLOTS, WRONGS };
-static const char *const wrong_names[WRONGS] = {"swapped rates", "one worker more", "one worker less", "one slot more"};
+enum wrong { WRONG_RATES, WRONG_MORE, WRONG_LESS, WRONG_SLOTS, WRONG_CORES, WRONGS };
+static const char *const wrong_names[WRONGS] = {"swapped rates", "one worker more", "one worker less", "one slot more", "a core for each worker"};
 
 typedef struct compared {
     double measured, predicted, wrong[WRONGS];
@@ -200,13 +206,18 @@ static double error_of(double predicted, double measured)
 
 static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates *rates, int rounds, compared *to)
 {
-    weir_status status = predict(plan, rates, c->workers, NULL, &to->predicted);
-    status = status ? status : measure(plan, c, to->predicted, rounds, &to->measured);
-    status = status ? status : predict(plan, rates, c->workers + 1, NULL, &to->wrong[WRONG_MORE]);
-    status = status ? status : predict(plan, rates, c->workers > 1 ? c->workers - 1 : 1, NULL, &to->wrong[WRONG_LESS]);
+    const int workers = workers_of(c, rates);
+    const uint64_t cores = rates->cores;
+    weir_status status = predict(plan, rates, workers, NULL, &to->predicted);
+    status = status ? status : measure(plan, workers, to->predicted, rounds, &to->measured);
+    status = status ? status : predict(plan, rates, workers + 1, NULL, &to->wrong[WRONG_MORE]);
+    status = status ? status : predict(plan, rates, workers > 1 ? workers - 1 : 1, NULL, &to->wrong[WRONG_LESS]);
     status = status ? status : predict_more_slots(plan, c, rates, &to->wrong[WRONG_SLOTS]);
+    rates->cores = (uint64_t)workers + cores;
+    status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_CORES]);
+    rates->cores = cores;
     swap_rates(rates);
-    status = status ? status : predict(plan, rates, c->workers, NULL, &to->wrong[WRONG_RATES]);
+    status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_RATES]);
     swap_rates(rates);
     return status;
 }
