@@ -124,7 +124,7 @@ static weir_status measure_machine(measuring *m)
     if (status)
         return status;
     r->l2 = m->sampler.l2;
-    r->l3 = m->sampler.l3;
+    r->l3 = sampler_shared_cache(&m->sampler);
     r->cores = (uint64_t)cores_count();
     strncpy(r->level, level, sizeof r->level - 1);
     status = measure_neighbours(m);

@@ -29,6 +29,11 @@ void sampler_close(sampler *s);
 /* Pushes what the caches hold out of them: nothing, out of the core's own; or these bytes out of all. */
 void sampler_push_out(const sampler *s, time_place place, const void *bytes, uint64_t count);
 
+/* Bytes of the cache of all cores that reading is fast from, which other machines on the same processor leave: beyond it reading is nearer to
+ * the rate of memory than to that of the cache. At most what the system says; a power of two times the core's own cache below that. Takes up
+ * to a second. */
+uint64_t sampler_shared_cache(const sampler *s);
+
 /* Nanoseconds that this thread waited for a core so far; 0 where nobody knows. */
 uint64_t sampler_waited(const sampler *s);
 

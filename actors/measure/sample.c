@@ -72,6 +72,39 @@ static void stream_through(const sampler *s, uint64_t bytes, uint64_t stride)
         ((volatile char *)s->stream)[i]++;
 }
 
+/* Bytes a second of reading so many again and again: the best of some passes. */
+static double rate_of_reading(const sampler *s, uint64_t bytes)
+{
+    enum { PASSES = 5 };
+    const uint64_t least = UINT64_C(16) << 20, times = bytes < least ? least / bytes : 1;
+    uint64_t best = UINT64_MAX, sum = 0;
+    for (int p = 0; p <= PASSES; p++) {
+        const int64_t start = park_now_ns();
+        for (uint64_t t = 0; t < times; t++)
+            for (uint64_t i = 0; i < bytes; i += LINE_BYTES)
+                sum += (unsigned char)s->stream[i];
+        const uint64_t ns = (uint64_t)(park_now_ns() - start);
+        best = p && ns < best ? ns : best;
+    }
+    volatile uint64_t kept = sum;
+    (void)kept;
+    return (double)(bytes * times) / (double)(best ? best : 1);
+}
+
+uint64_t sampler_shared_cache(const sampler *s)
+{
+    const uint64_t least = 2 * s->l2, all = s->part_bytes * s->parts;
+    const double near = rate_of_reading(s, least), far = rate_of_reading(s, all);
+    uint64_t found = least;
+    for (uint64_t bytes = 2 * least; bytes <= s->l3; bytes *= 2) {
+        const double rate = rate_of_reading(s, bytes);
+        if (rate * rate < near * far)
+            break;
+        found = bytes;
+    }
+    return found < s->l3 && near > far ? found : s->l3;
+}
+
 static void flush_line(const char *line)
 {
 #if defined(__x86_64__)
