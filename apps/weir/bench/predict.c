@@ -255,7 +255,7 @@ typedef struct errors {
     int count;
 } errors;
 
-/* Of the plans that count; with `whole` of all. */
+/* Errors of the plans that count, or, with `whole`, of all. */
 static void print_errors(const char *name, const compared *all, int count, bool whole, size_t offset, FILE *to)
 {
     errors e = {.count = 0};
