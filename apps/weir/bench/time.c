@@ -163,7 +163,7 @@ static weir_status predict(const weir_plan *plan, const weir_rates *rates, int w
 /* One slot more of each stage that has a fixed number. */
 static weir_status predict_more_slots(const weir_plan *plan, const spin_case *c, const weir_rates *rates, double *seconds)
 {
-    char texts[STAGES][32];
+    char texts[STAGES][48];
     const char *set[STAGES + 1] = {NULL};
     for (int i = 0; c->slots && i < c->stages; i++) {
         snprintf(texts[i], sizeof texts[i], "slots(spin%d)=%d", i, c->slots + 1);
