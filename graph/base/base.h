@@ -4,6 +4,8 @@
 
 #include <weir/op.h>
 
+#include <string.h>
+
 /* Writes "[8, 16]" to `text` and returns it. */
 const char *shape_text(const weir_shape *shape, char *text, size_t bytes);
 
@@ -66,8 +68,11 @@ bool bytes_parse(const char *text, uint64_t *bytes);
 uint64_t name_hash(const char *name);
 static inline uint64_t hash_more(uint64_t hash, const void *bytes, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * HASH_PRIME;
+    for (size_t i = 0; i < count; i++) {
+        unsigned char byte;
+        memcpy(&byte, (const char *)bytes + i, 1); /* a static analyser takes parts of larger numbers for garbage else */
+        hash = (hash ^ byte) * HASH_PRIME;
+    }
     return hash;
 }
 
