@@ -4,6 +4,7 @@
 #include "apps/common/measure.h"
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/link_plan.h"
+#include "apps/weir/bench/timed.h"
 #include "graph/base/error.h"
 
 #include <stdatomic.h>
@@ -38,14 +39,14 @@ static weir_status kernel_none(const weir_kernel_args *args)
 static weir_status kernel_small(const weir_kernel_args *args)
 {
     (void)args;
-    bench_link_spin(SMALL_US);
+    bench_spin(SMALL_US);
     return WEIR_OK;
 }
 
 static weir_status kernel_large(const weir_kernel_args *args)
 {
     (void)args;
-    bench_link_spin(LARGE_US);
+    bench_spin(LARGE_US);
     return WEIR_OK;
 }
 

@@ -3,24 +3,6 @@
 
 #include "graph/plan/form/build.h"
 
-#include <time.h>
-
-#define NS_S 1000000000LL
-
-static int64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * NS_S + now.tv_nsec;
-}
-
-void bench_link_spin(int64_t us)
-{
-    const int64_t until = thread_ns() + us * 1000;
-    while (thread_ns() < until)
-        continue;
-}
-
 bool bench_link_infer(weir_op_args *args, char *error, size_t error_bytes)
 {
     (void)args, (void)error, (void)error_bytes;

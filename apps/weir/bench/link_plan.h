@@ -16,9 +16,6 @@ typedef struct bench_link_shape {
 /* NULL and weir_error(). */
 weir_plan *bench_link_plan(const bench_link_shape *shape);
 
-/* Spins until the calling thread has had a processor for so long. */
-void bench_link_spin(int64_t us);
-
 /* For ops without operands of interest: they fit all, and infer nothing. */
 bool bench_link_infer(weir_op_args *args, char *error, size_t error_bytes);
 bool bench_link_fits(const weir_op_args *args, char *error, size_t error_bytes);

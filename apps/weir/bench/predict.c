@@ -185,11 +185,10 @@ static double drift(const sampler *s, const weir_plan *plan, const weir_rates *r
         const uint32_t kernel = (uint32_t)heavy[i][1];
         time_call again = {.text = NULL};
         const time_call *call = time_call_text(plan, kernel, call_text) ? rates_find(rates, call_text) : NULL;
-        if (!call || !measure_call(s, &(measure_beside){.stream = false}, plan, kernel, &again))
+        if (!call || !call->ps[TIME_WARM] || !measure_call(s, &(measure_beside){.stream = false}, plan, kernel, &again))
             continue;
-        const double share = (double)heavy[i][0] / (double)call->ps[TIME_WARM];
-        then += share * (double)call->ps[TIME_WARM];
-        now += share * (double)again.ps[TIME_WARM];
+        then += (double)heavy[i][0];
+        now += (double)heavy[i][0] * (double)again.ps[TIME_WARM] / (double)call->ps[TIME_WARM];
     }
     free(call_text);
     free(heavy);
@@ -236,7 +235,8 @@ static double null_seconds(const weir_plan *plan)
 
 static weir_status compare(const sampler *s, const built *b, const weir_rates *rates, compared *to)
 {
-    weir_prediction p;
+    weir_prediction p = {.steady = false};
+    *to = (compared){.counts = false};
     weir_status status = weir_predict(b->plan, rates, &p, .workers = WORKERS);
     const double before = status ? 1 : drift(s, b->plan, rates);
     status = status ? status : measure(b, p.step_s, &to->measured, &to->spread);
@@ -345,7 +345,7 @@ static weir_status compare_all(const built *plans, int count, const weir_rates *
 
 weir_status bench_predict(const char *path, bool json, bool quick, FILE *to)
 {
-    static case_list l;
+    case_list l;
     const weir_plan *plans[CASES_MAX];
     int count = 0;
     list_cases(&l);

@@ -7,11 +7,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { ROUNDS_QUICK = 3, ELEMENTS = 16, INPUT_SLOTS = 4 /* the source need not wake up in time */ };
 #define BOUND 0.03
-#define NS_S 1000000000LL
 
 /* ---- the op ---- */
 
@@ -19,18 +17,9 @@ typedef struct spin_attrs {
     int64_t us;
 } spin_attrs;
 
-static int64_t thread_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return now.tv_sec * NS_S + now.tv_nsec;
-}
-
 static weir_status spin(const weir_kernel_args *args)
 {
-    const int64_t until = thread_ns() + ((const spin_attrs *)args->attrs)->us * 1000;
-    while (thread_ns() < until)
-        continue;
+    bench_spin(((const spin_attrs *)args->attrs)->us);
     memcpy(args->out[0].data, args->in[0].data, (size_t)weir_shape_count(&args->in[0].shape) * sizeof(float));
     return WEIR_OK;
 }

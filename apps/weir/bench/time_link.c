@@ -4,6 +4,7 @@
 #include "apps/common/measure.h"
 #include "apps/weir/bench/link_plan.h"
 #include "apps/weir/bench/ranks.h"
+#include "apps/weir/bench/timed.h"
 #include "apps/weir/measure_link.h"
 #include "graph/base/error.h"
 
@@ -18,14 +19,14 @@ enum { FIRST_US = 300, SECOND_US = 500, ROUNDS = 3 };
 static weir_status spin_first(const weir_kernel_args *args)
 {
     (void)args;
-    bench_link_spin(FIRST_US);
+    bench_spin(FIRST_US);
     return WEIR_OK;
 }
 
 static weir_status spin_second(const weir_kernel_args *args)
 {
     (void)args;
-    bench_link_spin(SECOND_US);
+    bench_spin(SECOND_US);
     return WEIR_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <time.h>
 
 enum { PAUSE_NS = 100000000 };
+#define NS_S 1000000000LL
 #define SHORT_S 0.15 /* of the shorter run; the longer one takes three times as long */
 
 static weir_status run(const bench_timed *t, int steps, double *seconds)
@@ -37,4 +38,18 @@ weir_status bench_timed_run(const bench_timed *t, double *seconds, double *sprea
     *spread = status ? 0 : t->rounds < 3 ? each[t->rounds - 1] / each[0]
                                          : fmin(each[t->rounds - 2] / each[0], each[t->rounds - 1] / each[1]);
     return status;
+}
+
+static int64_t thread_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * NS_S + now.tv_nsec;
+}
+
+void bench_spin(int64_t us)
+{
+    const int64_t until = thread_ns() + us * 1000;
+    while (thread_ns() < until)
+        continue;
 }

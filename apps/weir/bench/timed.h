@@ -1,4 +1,4 @@
-/* apps/weir/bench/timed.h: the time of a step of a session, as predictions are held against it.
+/* apps/weir/bench/timed.h: the time of a step of a session, as predictions are held against it; and kernels of a known time.
  *
  * At real-time priority Linux gives other threads 50 ms of a processor when they have waited for it for a second. So runs are
  * shorter than a second, and each begins after a pause. A run's beginning and end cost once: a step takes as long as the steps that a
@@ -22,5 +22,8 @@ typedef struct bench_timed {
 /* Writes the median of the rounds to `seconds`, and how far they are apart to `spread`: the longest round divided by the shortest, but
  * for the most extreme one. */
 weir_status bench_timed_run(const bench_timed *timed, double *seconds, double *spread);
+
+/* Spins until the calling thread has had a processor for so long. */
+void bench_spin(int64_t us);
 
 #endif
