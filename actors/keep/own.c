@@ -65,10 +65,13 @@ static bool is_of_index(const struct keep_index *index, const char *name)
     return false;
 }
 
+/* An entry that went since its name was read belongs: there is nothing to lose. */
 static bool belongs(const struct contents *c, int folder, const char *name)
 {
     struct stat stat_of;
-    if (fstatat(folder, name, &stat_of, AT_SYMLINK_NOFOLLOW) || S_ISDIR(stat_of.st_mode))
+    if (fstatat(folder, name, &stat_of, AT_SYMLINK_NOFOLLOW))
+        return errno == ENOENT;
+    if (S_ISDIR(stat_of.st_mode))
         return false;
     if (!strcmp(name, KEEP_MARK_NAME))
         return c->marked;
@@ -162,22 +165,37 @@ enum keep_owner keep_owner_of(const char *path, char *why, size_t why_bytes)
 
 /* ---- removing ---- */
 
-/* Goes through the entries once more; the proof goes last, and only when nothing else is left. */
-static bool remove_entries(const struct keep_files *files, const struct contents *c, DIR *entries)
+/* Goes through the entries once more; the proof goes last, and only when nothing else is left. The number of entries
+ * that were there; -1 with errno: one stays. */
+static int remove_entries(const struct keep_files *files, const struct contents *c, DIR *entries)
 {
     const char *proof = c->indexed ? KEEP_INDEX_NAME : c->marked ? KEEP_MARK_NAME : NULL;
-    int folder = dirfd(entries), why = ENOTEMPTY;
-    bool ok = true;
+    int folder = dirfd(entries), why = 0, count = 0;
     rewinddir(entries);
-    for (const char *name; (name = next_of(entries));) {
+    for (const char *name; (name = next_of(entries)); count++) {
         if (proof && !strcmp(name, proof))
             continue;
-        bool gone = belongs(c, folder, name) && (files->unlinkat(folder, name, 0) == 0 || errno == ENOENT);
-        why = gone ? why : errno;
-        ok = ok && gone;
+        if (!belongs(c, folder, name))
+            why = ENOTEMPTY;
+        else if (files->unlinkat(folder, name, 0) && errno != ENOENT)
+            why = errno;
     }
+    if (!why && proof && files->unlinkat(folder, proof, 0) && errno != ENOENT)
+        why = errno;
     errno = why;
-    return ok && (!proof || files->unlinkat(folder, proof, 0) == 0 || errno == ENOENT);
+    return why ? -1 : count;
+}
+
+/* Another rank of the save may make its file while the folder goes: then the entries go once more. */
+static bool remove_opened(const struct keep_files *files, const struct contents *c, DIR *entries, const char *path)
+{
+    bool gone;
+    int count;
+    do {
+        count = remove_entries(files, c, entries);
+        gone = count >= 0 && files->unlinkat(AT_FDCWD, path, AT_REMOVEDIR) == 0;
+    } while (!gone && count > 0 && errno == ENOTEMPTY);
+    return gone;
 }
 
 static bool remove_folder(const struct keep_files *files, const char *path)
@@ -186,14 +204,14 @@ static bool remove_folder(const struct keep_files *files, const char *path)
     if (!entries)
         return false;
     struct contents c = contents_of(dirfd(entries), path);
-    bool ok = owner_of_entries(&c, entries, NULL, 0) != KEEP_FOREIGN;
+    bool ours = owner_of_entries(&c, entries, NULL, 0) != KEEP_FOREIGN;
     errno = ENOTEMPTY;
-    ok = ok && remove_entries(files, &c, entries);
+    bool gone = ours && remove_opened(files, &c, entries, path);
     int why = errno;
     keep_index_free(&c.index);
     closedir(entries);
     errno = why;
-    return ok && files->unlinkat(AT_FDCWD, path, AT_REMOVEDIR) == 0;
+    return gone;
 }
 
 bool keep_remove_own(const struct keep_files *files, const char *path)

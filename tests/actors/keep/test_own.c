@@ -141,6 +141,64 @@ Test(own, what_comes_into_a_checkpoint_between_the_proof_and_the_removal_stays)
     cr_expect_eq(folder_entries(folder_path("a")), 0);
 }
 
+/* As another rank of the save does: its part gets its name, or its file comes, while this one removes the folder. */
+static int late_turn;
+static const char *late_from, *late_to;
+
+static int unlink_beside_a_rank(int folder, const char *name, int flags)
+{
+    int status = keep_files_system.unlinkat(folder, name, flags);
+    if (late_turn-- != 0)
+        return status;
+    if (late_from)
+        renameat(folder, late_from, folder, late_to); /* or it has gone */
+    else
+        folder_write(folder_path(late_to), "", 0);
+    return status;
+}
+
+/* A save under way of three ranks; true: nothing is left of it. */
+static bool goes_beside_a_rank(int turn)
+{
+    struct keep_files files = keep_files_system;
+    files.unlinkat = unlink_beside_a_rank;
+    late_turn = turn;
+    cr_assert(!mkdir(folder_path("a"), 0777));
+    for (int r = 0; r < 3; r++) {
+        char path[64];
+        snprintf(path, sizeof path, "a/rank-%04d.part", r);
+        write_text(folder_path(path), "");
+    }
+    write_text(folder_path("a/" KEEP_MARK_NAME), "");
+    bool gone = keep_remove_own(&files, folder_path("a"));
+    cr_expect_eq(gone, !folder_has(folder_path("a")));
+    return gone;
+}
+
+Test(own, file_that_another_rank_makes_while_a_save_is_removed_is_removed_too)
+{
+    late_to = "a/rank-0007.safetensors";
+    for (int turn = 0; turn < 4; turn++)
+        cr_expect(goes_beside_a_rank(turn), "after %d removals", turn + 1);
+}
+
+Test(own, part_that_gets_its_name_while_a_save_is_removed_is_removed_too)
+{
+    static const char *const part[] = {"rank-0000.part", "rank-0001.part", "rank-0002.part"};
+    late_to = "rank-0009.json";
+    for (int r = 0; r < 3; r++) {
+        late_from = part[r];
+        cr_expect(goes_beside_a_rank(0), "%s", part[r]);
+    }
+}
+
+Test(own, file_of_the_user_that_comes_while_a_save_is_removed_stays)
+{
+    late_to = "a/notes.txt";
+    cr_expect_not(goes_beside_a_rank(1));
+    cr_expect(folder_has(folder_path("a/notes.txt")));
+}
+
 Test(own, checkpoint_whose_index_is_damaged_stays)
 {
     must_save(folder_path("a"), NULL, 1, 0);
