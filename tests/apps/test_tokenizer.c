@@ -125,6 +125,18 @@ Test(tokenizer, a_text_comes_back_without_the_space_that_is_put_before_it)
                            "printf '<s>a b</s>  c' | cmp - $T/back");
 }
 
+/* As the reference does: a piece of two marks is two spaces, in a file of each form. */
+Test(tokenizer, marks_of_a_token_that_the_user_added_are_spaces_in_the_text)
+{
+    static const char *const files[] = {"gemma.json", "piece.model", "piece.gguf"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char command[512];
+        snprintf(command, sizeof command, "F=" CASES "/%s; printf 'a\342\226\201\342\226\201b' | weir tokens encode --plain --tokenizer $F | "
+                 "weir tokens decode --tokenizer $F >$T/back; printf 'a  b' | cmp - $T/back", files[i]);
+        must_run(command);
+    }
+}
+
 Test(tokenizer, weir_gpt_trains_on_text_by_a_tokenizer_and_writes_with_it)
 {
     static const char gpt[] = APPS_BIN "/weir-gpt --layers 1 --dim 8 --heads 2 --seq 16 --batch 2 --steps 3 --sample 5 ";

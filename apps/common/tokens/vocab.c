@@ -171,7 +171,9 @@ bool vocab_add_hidden(struct vocab *v, uint64_t id, const char *text, size_t len
 {
     if (!is_free(v, id, text) || !has_room(v, length))
         return false;
-    memcpy(v->bytes + v->used, text, length);
+    char *to = (char *)v->bytes + v->used;
+    memcpy(to, text, length);
+    length = v->form == VOCAB_MARKS ? normal_unmark(to, length, to) : length;
     v->token[id] = (struct vocab_token){(uint32_t)v->used, (uint32_t)length, .present = true, .text = true};
     v->used += length;
     return true;
