@@ -128,6 +128,9 @@ weir_status bench_stored(bool json, bool quick, FILE *to)
 {
     memory m = {0};
     const int rounds = quick ? 1 : ROUNDS;
+    const char *level;
+    if (op_level(&level))
+        return WEIR_E_ARGUMENT;
     bool ok = fill(&m);
     if (ok)
         fprintf(to, json ? "{\"reads_gb_s\": %.2f" : "reads alone: %.2f GB/s\n", reading_rate(&m, rounds) / 1e9);
