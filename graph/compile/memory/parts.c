@@ -16,12 +16,6 @@ enum { MEMBERS_MAX = 256 };
 
 int parts_max = 4096, parts_max_hasty = 2048;
 
-/* A block and what was looked up of its life. A part and its guests lie together. */
-typedef struct known_block {
-    const block *block;
-    life_known life;
-} known_block;
-
 /* A part, and about when it is needed. */
 typedef struct member {
     block *part;
@@ -33,7 +27,7 @@ typedef struct member {
 
 typedef struct bundle {
     int first, count;              /* members */
-    int first_block, block_count;  /* of theirs, with guests */
+    int first_block, block_count;  /* their blocks, with guests */
     uint64_t bytes;
     int64_t low, high;             /* kernels that its temporaries are needed from and until; none: low > high */
     lives_union temporaries, registers;
@@ -45,7 +39,9 @@ typedef struct bundling {
     member *member;                /* those of a bundle beside each other */
     bundle *bundle;
     int count;                     /* of bundles */
-    known_block *known;
+    int alone;                     /* so many of them, the first, are one part each, which was not bundled */
+    const block **block;           /* all blocks; a part and its guests lie together, and those of a bundle */
+    life_known *life;              /* of each: what was looked up */
 } bundling;
 
 /* ---- when parts are needed ---- */
@@ -156,6 +152,7 @@ static bool find_bundles(bundling *b, int most)
     while (alone < count && sort_members(b, alone, kernels, steps) > most - alone && steps > 1)
         steps -= (steps + 3) / 4;
     enter_members(b, list, alone);
+    b->alone = alone;
     return true;
 }
 
@@ -179,16 +176,20 @@ static int count_within(const parts *p)
 static bool look_all(bundling *b)
 {
     const parts *p = b->p;
-    b->known = POOL_NEW(&b->pool, known_block, count_within(p) + 1);
-    if (!b->known)
+    int count = count_within(p);
+    b->block = POOL_NEW(&b->pool, const block *, count + 1);
+    b->life = POOL_NEW(&b->pool, life_known, count + 1);
+    if (!b->block || !b->life)
         return false;
-    int count = 0;
+    count = 0;
     for (int i = 0; i < b->count; i++) {
         bundle *x = &b->bundle[i];
         x->first_block = count;
         for (int m = x->first; m < x->first + x->count; m++)
-            for (const block *k = b->member[m].part; k; k = next_within(k, b->member[m].part))
-                b->known[count++] = (known_block){k, lives_look(p->of->known, windows_life(p->of, k))};
+            for (const block *k = b->member[m].part; k; k = next_within(k, b->member[m].part)) {
+                b->block[count] = k;
+                b->life[count++] = lives_look(p->of->known, windows_life(p->of, k));
+            }
         x->block_count = count - x->first_block;
     }
     return true;
@@ -199,18 +200,18 @@ static bool temporaries_meet(const block *one, const block *other)
     return one->group == other->group && one->from <= other->to && other->from <= one->to;
 }
 
-static bool in_conflict(const bundling *b, const known_block *x, const known_block *y)
+static bool in_conflict(const bundling *b, int x, int y)
 {
-    if (x->block->reg < 0 && y->block->reg < 0)
-        return temporaries_meet(x->block, y->block);
-    return !lives_apart_known(b->p->of->known, &x->life, &y->life);
+    if (b->block[x]->reg < 0 && b->block[y]->reg < 0)
+        return temporaries_meet(b->block[x], b->block[y]);
+    return !lives_apart_known(b->p->of->known, &b->life[x], &b->life[y]);
 }
 
 static bool any_in_conflict(const bundling *b, int first, int end, int other, int other_end)
 {
     for (int i = first; i < end; i++)
         for (int k = other; k < other_end; k++)
-            if (in_conflict(b, &b->known[i], &b->known[k]))
+            if (in_conflict(b, i, k))
                 return true;
     return false;
 }
@@ -222,8 +223,7 @@ static bool workspaces_meet(const bundling *b, const bundle *x, const bundle *y)
         return false;
     for (int i = x->first_block; i < x->first_block + x->block_count; i++)
         for (int k = y->first_block; k < y->first_block + y->block_count; k++)
-            if (b->known[i].block->reg < 0 && b->known[k].block->reg < 0 &&
-                temporaries_meet(b->known[i].block, b->known[k].block))
+            if (b->block[i]->reg < 0 && b->block[k]->reg < 0 && temporaries_meet(b->block[i], b->block[k]))
                 return true;
     return false;
 }
@@ -247,13 +247,12 @@ static bool unite(bundling *b, bundle *x, life_known *room)
     for (int kind = 0; kind < 2; kind++) {
         int count = 0;
         for (int i = x->first_block; i < x->first_block + x->block_count; i++) {
-            const block *k = b->known[i].block;
-            if ((k->reg >= 0) != (kind == 1))
+            if ((b->block[i]->reg >= 0) != (kind == 1))
                 continue;
-            room[count++] = b->known[i].life;
+            room[count++] = b->life[i];
             if (kind == 0) {
                 uint32_t from, until;
-                lives_kernels(b->p->of->known, &b->known[i].life.life, &from, &until);
+                lives_kernels(b->p->of->known, &b->life[i].life, &from, &until);
                 x->low = from < x->low ? from : x->low;
                 x->high = until > x->high ? until : x->high;
             }
@@ -315,16 +314,78 @@ static bool pack_all(bundling *b)
     return true;
 }
 
+typedef struct temporary {
+    const block *block;
+    int number;
+} temporary;
+
+static int by_group(const void *a, const void *b)
+{
+    const temporary *x = a, *y = b;
+    return compare(x->block->group, y->block->group);
+}
+
+/* Temporaries are no matter of credits: those of one firing meet by their kernels, and no others do. */
+static bool enter_temporaries(bundling *b, int count, uint64_t *meet)
+{
+    const size_t words = ((size_t)count + 63) / 64;
+    uint64_t *is_temporary = POOL_NEW(&b->pool, uint64_t, words + 1);
+    temporary *list = POOL_NEW(&b->pool, temporary, count + 1);
+    int temporaries = 0;
+    if (!is_temporary || !list)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (b->block[i]->reg < 0) {
+            list[temporaries++] = (temporary){b->block[i], i};
+            is_temporary[i / 64] |= UINT64_C(1) << (i % 64);
+        }
+    qsort(list, (size_t)temporaries, sizeof *list, by_group);
+    for (int i = 0; i < temporaries; i++)
+        for (size_t w = 0; w < words; w++)
+            meet[(size_t)list[i].number * words + w] &= ~is_temporary[w];
+    for (int i = 0; i < temporaries; i++)
+        for (int k = i - 1; k >= 0 && list[k].block->group == list[i].block->group; k--)
+            if (temporaries_meet(list[i].block, list[k].block))
+                place_matrix_set(meet, count, list[i].number, list[k].number);
+    return true;
+}
+
+/* The conflicts of the bundles that are alone: of their blocks, unless both are of the same bundle. */
+static bool enter_alone(bundling *b, uint64_t *conflict)
+{
+    const bundle *last = b->alone ? &b->bundle[b->alone - 1] : NULL;
+    const int count = last ? last->first_block + last->block_count : 0;
+    const size_t words = ((size_t)count + 63) / 64;
+    uint64_t *meet = POOL_NEW(&b->pool, uint64_t, place_matrix_words(count) + 1);
+    int *bundle_of = POOL_NEW(&b->pool, int, count + 1);
+    if (!meet || !bundle_of)
+        return false;
+    lives_pairs(b->p->of->known, b->life, count, meet);
+    if (!enter_temporaries(b, count, meet))
+        return false;
+    for (int i = 0; i < b->alone; i++)
+        for (int k = 0; k < b->bundle[i].block_count; k++)
+            bundle_of[b->bundle[i].first_block + k] = i;
+    for (int i = 0; i < count; i++)
+        for (size_t w = 0; w <= (size_t)i / 64; w++)
+            for (uint64_t bits = meet[(size_t)i * words + w]; bits; bits &= bits - 1) {
+                const int other = bundle_of[w * 64 + (size_t)__builtin_ctzll(bits)];
+                if (other != bundle_of[i])
+                    place_matrix_set(conflict, b->count, bundle_of[i], other);
+            }
+    return true;
+}
+
 static bool place_bundles(bundling *b)
 {
     parts *p = b->p;
     uint64_t *conflict = POOL_NEW(&b->pool, uint64_t, place_matrix_words(b->count) + 1);
     place_block *own = POOL_NEW(&b->pool, place_block, b->count + 1);
-    if (!conflict || !own)
+    if (!conflict || !own || !enter_alone(b, conflict))
         return false;
     for (int i = 0; i < b->count; i++) {
         own[i] = (place_block){.bytes = b->bundle[i].bytes, .align = PLAN_ALIGN};
-        for (int k = 0; k < i; k++)
+        for (int k = 0; i >= b->alone && k < i; k++)
             if (bundles_meet(b, &b->bundle[i], &b->bundle[k]))
                 place_matrix_set(conflict, b->count, i, k);
     }

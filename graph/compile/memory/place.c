@@ -33,10 +33,19 @@ typedef struct building {
     size_t words;                  /* of a row of conflicts */
     uint64_t *is_open;             /* a bit for each block */
     turn *turn;
-    int *list, count;              /* open blocks by their turns; of first fit placed ones by their offsets */
+    int count;                     /* of turns; of first fit also of the blocks that are placed */
+    int *list;                     /* of first fit: placed blocks by their offsets, */
+    int *near;                     /* and those that are neighbours of the next one */
+    int *turn_of;                  /* by block, from the bottom up: its place among the turns */
+    uint64_t *lowest;              /* by turn: the offset of a block that is open, else NOWHERE */
+    uint64_t *group;               /* the least of each GROUP of them, */
+    bool *is_stale;                /* unless it has risen since */
     uint64_t *offset;
     uint64_t *best, height;        /* the lowest placement */
 } building;
+
+enum { GROUP = 64 };
+#define NOWHERE UINT64_MAX
 
 /* Keys are made of a block's number v, its bytes and its life, which is the number of its conflicts. Products of doubles
  * are the same on every machine.
@@ -70,10 +79,15 @@ static const rule rules[] = {
 
 static bool building_room(building *b)
 {
-    size_t count = (size_t)b->problem->count + 1;
+    size_t count = (size_t)b->problem->count + 1, groups = count / GROUP + 1;
     b->is_open = POOL_NEW(&b->pool, uint64_t, b->words + 1);
     b->turn = POOL_NEW(&b->pool, turn, count);
     b->list = POOL_NEW(&b->pool, int, count);
+    b->near = POOL_NEW(&b->pool, int, count);
+    b->turn_of = POOL_NEW(&b->pool, int, count);
+    b->lowest = POOL_NEW(&b->pool, uint64_t, groups * GROUP);
+    b->group = POOL_NEW(&b->pool, uint64_t, groups);
+    b->is_stale = POOL_NEW(&b->pool, bool, groups);
     b->offset = POOL_NEW(&b->pool, uint64_t, count);
     b->best = POOL_NEW(&b->pool, uint64_t, count);
     return !b->pool.failed;
@@ -131,18 +145,44 @@ static uint64_t align_up(uint64_t offset, uint64_t align)
     return align > 1 ? (offset + align - 1) / align * align : offset;
 }
 
+static void close_block(building *b, int v)
+{
+    b->is_open[v / 64] &= ~(UINT64_C(1) << (v % 64));
+}
+
 /* ---- from the bottom up ---- */
+
+static void group_renew(building *b, int group)
+{
+    const uint64_t *of = b->lowest + (size_t)group * GROUP;
+    uint64_t least = NOWHERE;
+    for (int i = 0; i < GROUP; i++)
+        least = of[i] < least ? of[i] : least;
+    b->group[group] = least;
+    b->is_stale[group] = false;
+}
+
+static void lowest_set(building *b, int at, uint64_t offset)
+{
+    b->is_stale[at / GROUP] |= b->lowest[at] == b->group[at / GROUP];
+    b->lowest[at] = offset;
+}
 
 /* Takes the block that is placed next out of the open ones. */
 static int take_lowest(building *b)
 {
-    int at = 0;
-    for (int i = 1; i < b->count; i++)
-        if (b->offset[b->list[i]] < b->offset[b->list[at]])
-            at = i;
-    int v = b->list[at];
-    memmove(b->list + at, b->list + at + 1, sizeof *b->list * (size_t)(--b->count - at));
-    b->is_open[v / 64] &= ~(UINT64_C(1) << (v % 64));
+    int groups = (b->count + GROUP - 1) / GROUP, best = 0;
+    for (int g = 0; g < groups; g++) {
+        if (b->is_stale[g])
+            group_renew(b, g);
+        best = b->group[g] < b->group[best] ? g : best;
+    }
+    int at = best * GROUP;
+    while (b->lowest[at] != b->group[best])
+        at++;
+    int v = b->turn[at].v;
+    lowest_set(b, at, NOWHERE);
+    close_block(b, v);
     return v;
 }
 
@@ -152,31 +192,64 @@ static void raise_neighbours(building *b, int v)
     for (size_t w = 0; w < b->words; w++)
         for (uint64_t bits = open_neighbours(b, v, w); bits; bits &= bits - 1) {
             size_t u = w * 64 + (size_t)__builtin_ctzll(bits);
-            if (b->offset[u] < top)
+            if (b->offset[u] < top) {
                 b->offset[u] = align_up(top, b->problem->block[u].align);
+                lowest_set(b, b->turn_of[u], b->offset[u]);
+            }
         }
 }
 
 static void place_bottom_up(building *b, int count)
 {
+    b->count = count;
+    for (int i = 0; i < (count + GROUP - 1) / GROUP * GROUP; i++)
+        b->lowest[i] = i < count ? 0 : NOWHERE;
+    for (int i = 0; i < count; i++) {
+        b->turn_of[b->turn[i].v] = i;
+        b->is_stale[i / GROUP] = true;
+    }
     for (int i = 0; i < count; i++)
-        b->list[i] = b->turn[i].v;
-    for (b->count = count; b->count;)
         raise_neighbours(b, take_lowest(b));
 }
 
 /* ---- first fit ---- */
 
-/* The lowest gap between placed neighbours that block v fits into. */
-static uint64_t first_gap(const building *b, int v)
+/* The placed neighbours of block v, which is open: conflicts with blocks that are not. */
+static uint64_t placed_neighbours(const building *b, int v, size_t word)
+{
+    return b->problem->conflict[(size_t)v * b->words + word] & ~b->is_open[word];
+}
+
+/* Few are found in the row and sorted, which moves a quarter of their square; many are found in the list, which is sorted. */
+static int list_neighbours(building *b, int v)
 {
     const uint64_t *row = b->problem->conflict + (size_t)v * b->words;
+    int count = 0;
+    for (size_t w = 0; w < b->words; w++)
+        count += __builtin_popcountll(placed_neighbours(b, v, w));
+    const bool few = (int64_t)count * count / 4 < b->count;
+    count = 0;
+    for (int i = 0; i < b->count && !few; i++)
+        if (row[b->list[i] / 64] >> (b->list[i] % 64) & 1)
+            b->near[count++] = b->list[i];
+    for (size_t w = 0; w < b->words && few; w++)
+        for (uint64_t bits = placed_neighbours(b, v, w); bits; bits &= bits - 1) {
+            int u = (int)(w * 64) + __builtin_ctzll(bits), at = count++;
+            for (; at && b->offset[b->near[at - 1]] > b->offset[u]; at--)
+                b->near[at] = b->near[at - 1];
+            b->near[at] = u;
+        }
+    return count;
+}
+
+/* The lowest gap between placed neighbours that block v fits into. */
+static uint64_t first_gap(building *b, int v)
+{
     const place_block *block = &b->problem->block[v];
     uint64_t at = 0;
-    for (int i = 0; i < b->count; i++) {
-        int u = b->list[i];
-        if (!(row[u / 64] >> (u % 64) & 1))
-            continue;
+    int count = list_neighbours(b, v);
+    for (int i = 0; i < count; i++) {
+        int u = b->near[i];
         if (b->offset[u] >= at + block->bytes)
             break;
         at = top_of(b, u) > at ? align_up(top_of(b, u), block->align) : at;
@@ -188,8 +261,10 @@ static void place_first_fit(building *b, int count)
 {
     b->count = 0;
     for (int i = 0; i < count; i++) {
-        int v = b->turn[i].v, at = b->count++;
+        int v = b->turn[i].v, at = b->count;
         b->offset[v] = first_gap(b, v);
+        b->count++;
+        close_block(b, v);
         for (; at && b->offset[b->list[at - 1]] > b->offset[v]; at--)
             b->list[at] = b->list[at - 1];
         b->list[at] = v;

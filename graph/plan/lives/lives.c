@@ -334,7 +334,7 @@ static uint32_t distance(const lives *l, const reach *r, const life_known *a, co
     return own > far ? own : far;
 }
 
-static bool apart_in(const lives *l, const reach *r, const life_known *a, const life_known *b)
+bool lives_apart_in(const lives *l, const reach *r, const life_known *a, const life_known *b)
 {
     uint32_t there = distance(l, r, a, b);
     return there < FAR && there + distance(l, r, b, a) <= 1;
@@ -378,7 +378,7 @@ bool lives_apart_known(const lives *l, const life_known *a, const life_known *b)
         return false;
     if (a->program != b->program)
         return !a->outside && !b->outside;
-    return apart_in(l, &l->steps, a, b) || (a->by_firings && b->by_firings && apart_in(l, &l->firings, a, b));
+    return lives_apart_in(l, &l->steps, a, b) || (a->by_firings && b->by_firings && lives_apart_in(l, &l->firings, a, b));
 }
 
 bool lives_apart(const lives *l, const life *a, const life *b)

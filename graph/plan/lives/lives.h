@@ -78,6 +78,10 @@ typedef struct life_known {
 life_known lives_look(const lives *l, life of);
 bool lives_apart_known(const lives *l, const life_known *a, const life_known *b);
 
+/* Asks about all pairs of so many parts at once, which is much cheaper. `meet` is a matrix of bits, with (count + 63) / 64 words for
+ * each part: bit j of row i says that part i is not apart from part j. No part meets itself. */
+void lives_pairs(const lives *l, const life_known *part, int count, uint64_t *meet);
+
 /* Kernels, as the plan numbers them: the one that first writes what is in the part, and one that reads it after the others
  * if actors fire in their order. That is a guess: only lives_apart() knows. */
 void lives_kernels(const lives *l, const life *of, uint32_t *first, uint32_t *last);

@@ -1,4 +1,4 @@
-/* graph/plan/lives/lives_inside.h: what lives.c and lives_shelf.c share: what is kept of a plan and of its spaces.
+/* graph/plan/lives/lives_inside.h: what lives.c, lives_pairs.c and lives_shelf.c share: what is kept of a plan and of its spaces.
  *
  * Pairs are asked about in great numbers, so what a walk (reach.h) has found out is kept in the form of the question: a
  * *shelf* for each space, with rows of bits for each register that lies there and each actor that runs there, a bit for
@@ -70,6 +70,9 @@ static inline bool has_bit(const uint64_t *row, uint32_t bit)
 
 /* lives.c: sets the error, and is false. */
 bool lives_no_memory(void);
+
+/* lives.c: whether paths of one of the graphs prove that two parts of one program are apart. Neither is always needed. */
+bool lives_apart_in(const lives *l, const reach *r, const life_known *a, const life_known *b);
 
 /* lives_shelf.c: forgets what walks have found out. */
 void lives_clear_shelves(lives *l);

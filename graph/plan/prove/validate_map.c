@@ -24,13 +24,19 @@ static const char *const part_array[] = {"regsts", "tensors", "kernels", "tensor
 
 /* ---- the walk ---- */
 
+typedef struct open_part {
+    const map_part *is;
+    bool looked;       /* `life` is known: some part was asked about with this one */
+    life_known life;
+} open_part;
+
 typedef struct walk {
     const weir_plan *plan;
     lives *known; /* borrowed: what somebody knows of this plan already; or NULL */
     lives *lives; /* made when something is first asked: owned, or the known ones */
     bool entered; /* the space that the walk is in */
-    map_part **open;  /* parts that reach up to here: those outside of workspaces, and those in them */
-    map_part **open_temps;
+    open_part *open;  /* parts that reach up to here: those outside of workspaces, and those in them */
+    open_part *open_temps;
     size_t opened, opened_temps;
     uint64_t left; /* comparisons */
 } walk;
@@ -94,13 +100,22 @@ static bool is_onto(walk *w, const map_part *sum, const map_part *term)
            window_lies(plan, sum->life.regst, &found) && lives_in_turn(w->lives, &sum->life, &term->life);
 }
 
-static bool meets(walk *w, const map_part *a, const map_part *b)
+static const life_known *look(const walk *w, open_part *x)
 {
+    if (!x->looked)
+        x->life = lives_look(w->lives, x->is->life);
+    x->looked = true;
+    return &x->life;
+}
+
+static bool meets(walk *w, open_part *x, open_part *y)
+{
+    const map_part *a = x->is, *b = y->is;
     const char *one = part_array[a->kind], *other = part_array[b->kind];
     if (has_life(a) && has_life(b)) {
         if (!enter_space(w, a->space))
             return false;
-        if (lives_apart(w->lives, &a->life, &b->life))
+        if (lives_apart_known(w->lives, look(w, x), look(w, y)))
             return true;
         if (in_window(w, a, b) || in_window(w, b, a) || is_onto(w, a, b) || is_onto(w, b, a))
             return true;
@@ -111,34 +126,36 @@ static bool meets(walk *w, const map_part *a, const map_part *b)
 }
 
 /* Parts that end before `b` are taken out, the others must not mind it. */
-static bool meets_all(walk *w, map_part **open, size_t *opened, const map_part *b)
+static bool meets_all(walk *w, open_part *open, size_t *opened, open_part *b)
 {
     size_t kept = 0;
     if (w->left < *opened)
         return REFUSE_PLAN("spaces[%" PRIu32 "]: too many parts of its arena share bytes to prove them all apart",
-                           b->space);
+                           b->is->space);
     w->left -= *opened;
     for (size_t i = 0; i < *opened; i++) {
-        if (open[i]->space != b->space || open[i]->end <= b->first)
+        if (open[i].is->space != b->is->space || open[i].is->end <= b->is->first)
             continue;
-        open[kept++] = open[i];
-        if (!meets(w, open[i], b))
+        if (kept < i)
+            open[kept] = open[i];
+        if (!meets(w, &open[kept++], b))
             return false;
     }
     *opened = kept;
     return true;
 }
 
-static bool walk_to(walk *w, map_part *b)
+static bool walk_to(walk *w, const map_part *part)
 {
-    if (!meets_all(w, w->open, &w->opened, b))
+    open_part b = {.is = part};
+    if (!meets_all(w, w->open, &w->opened, &b))
         return false;
-    if (in_workspace(b)) {
+    if (in_workspace(part)) {
         w->open_temps[w->opened_temps++] = b;
         return true;
     }
     w->open[w->opened++] = b;
-    return meets_all(w, w->open_temps, &w->opened_temps, b);
+    return meets_all(w, w->open_temps, &w->opened_temps, &b);
 }
 
 static void leave_space(walk *w)
@@ -190,7 +207,7 @@ static bool validate_workspaces(const weir_plan *plan, map_part *to)
 
 size_t validate_map_bytes(const weir_plan *plan)
 {
-    return map_most(plan) * (sizeof(map_part) + 2 * sizeof(map_part *)) + plan->tensors_count * sizeof(uint32_t);
+    return map_most(plan) * (sizeof(map_part) + 2 * sizeof(open_part)) + plan->tensors_count * sizeof(uint32_t);
 }
 
 bool validate_map(const weir_plan *plan, lives *known, void *scratch)
@@ -199,7 +216,7 @@ bool validate_map(const weir_plan *plan, lives *known, void *scratch)
     map_part *parts = scratch;
     walk w = {.plan = plan,
               .known = known && lives_are_of(known, plan) ? known : NULL,
-              .open = (map_part **)(parts + most)};
+              .open = (open_part *)(parts + most)};
     w.open_temps = w.open + most;
     if (!validate_workspaces(plan, parts))
         return false;

@@ -42,19 +42,15 @@ static void add_edge(sdf *s, const uint32_t *fires, const uint32_t *actor, uint3
 
 /* Edges go forward, but for a few that start with something in them. Most plans are one chain that is closed to a circle,
  * as training steps are, and more. */
-static weir_plan *random_plan(uint64_t *random)
+static void add_random(sdf *s, uint32_t program, uint32_t micro, const uint32_t *queue, uint32_t queues, uint64_t *random)
 {
-    uint32_t micro = 1 + below(random, 3), queues = 1 + below(random, 3), actors = 2 + below(random, ACTORS_MAX - 1);
-    uint32_t queue[3], actor[ACTORS_MAX + 1], fires[ACTORS_MAX + 1];
-    sdf *s = sdf_new("random", micro);
-    for (uint32_t q = 0; q < queues; q++)
-        queue[q] = sdf_device(s);
+    uint32_t actors = 2 + below(random, ACTORS_MAX - 1), actor[ACTORS_MAX + 1], fires[ACTORS_MAX + 1];
     memset(actor, 0xff, sizeof actor);
     for (uint32_t a = 0; a < actors; a++) {
         char name[16];
         snprintf(name, sizeof name, "a%" PRIu32, a);
         fires[a] = below(random, 3) ? micro : 1;
-        actor[a] = sdf_actor(s, queue[below(random, queues)], name, .fires = fires[a]);
+        actor[a] = sdf_actor(s, queue[below(random, queues)], name, .fires = fires[a], .program = program);
     }
     bool chain = below(random, 3);
     for (uint32_t a = 0; a + 1 < actors && chain; a++)
@@ -66,7 +62,22 @@ static weir_plan *random_plan(uint64_t *random)
         bool back = !below(random, 4);
         add_edge(s, fires, actor, (a < b) != back ? a : b, (a < b) != back ? b : a, random);
     }
+}
+
+static weir_plan *random_programs(uint64_t *random, int programs)
+{
+    uint32_t micro = 1 + below(random, 3), queues = 1 + below(random, 3), queue[3];
+    sdf *s = sdf_new("random", micro);
+    for (uint32_t q = 0; q < queues; q++)
+        queue[q] = sdf_device(s);
+    for (int p = 0; p < programs; p++)
+        add_random(s, p ? sdf_program(s, "other") : 0, micro, queue, queues, random);
     return sdf_plan(s);
+}
+
+static weir_plan *random_plan(uint64_t *random)
+{
+    return random_programs(random, 1);
 }
 
 static bool is_live(const weir_plan *plan)
@@ -307,6 +318,52 @@ Test(lives, are_the_same_whichever_space_is_entered_first, .timeout = 60)
         weir_plan_free(plan);
     }
     cr_expect_gt(pairs, 50);
+}
+
+/* Parts of a space, drawn: registers and workspaces. More than 64 of them, so that there are several squares. */
+static int draw_parts(const weir_plan *plan, const lives *known, uint32_t space, uint64_t *random, life_known *part, int most)
+{
+    int count = 0;
+    for (int draw = 0; draw < 8 * most && count < most; draw++) {
+        uint32_t r = below(random, plan->regsts_count + plan->actors_count), a = r - plan->regsts_count;
+        life of = r < plan->regsts_count ? (life){.regst = {r}, .actor = {PLAN_NONE}} : (life){.regst = {PLAN_NONE}, .actor = {a}};
+        if ((r < plan->regsts_count ? plan->regsts[r].space.i : plan_actor_space(plan, a).i) == space)
+            part[count++] = lives_look(known, of);
+    }
+    return count;
+}
+
+static int expect_pairs(const weir_plan *plan, uint32_t space, uint64_t *random, int round)
+{
+    enum { PARTS = 150 };
+    life_known part[PARTS];
+    uint64_t meet[PARTS * (PARTS / 64 + 1)];
+    lives *known = lives_of(plan, (plan_space_id){space});
+    int apart_count = 0, count = draw_parts(plan, known, space, random, part, PARTS - (int)below(random, 40));
+    memset(meet, 0xff, sizeof meet);
+    lives_pairs(known, part, count, meet);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < count; k++) {
+            bool both_work = part[i].life.regst.i == PLAN_NONE && part[k].life.regst.i == PLAN_NONE;
+            bool is_apart = i == k || lives_apart_known(known, &part[i], &part[k]);
+            bool found = !(meet[i * ((count + 63) / 64) + k / 64] >> k % 64 & 1);
+            cr_assert(both_work || found == is_apart, "seed %d, round %d: parts %d and %d of %d", SEED, round, i, k, count);
+            apart_count += i != k && is_apart;
+        }
+    lives_free(known);
+    return apart_count;
+}
+
+Test(lives, all_pairs_at_once_are_as_each_pair_alone, .timeout = 120)
+{
+    uint64_t random = SEED + 4, pairs = 0;
+    for (int round = 0; round < 300; round++) {
+        weir_plan *plan = random_programs(&random, 1 + round % 2);
+        for (uint32_t s = 0; is_live(plan) && s < plan->spaces_count; s++)
+            pairs += (uint64_t)expect_pairs(plan, s, &random, round);
+        weir_plan_free(plan);
+    }
+    cr_expect_gt(pairs, 100000);
 }
 
 /* c begins with the slot that is full at the start, whatever a has done; so p, which waits for c's reader of the firing
