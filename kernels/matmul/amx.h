@@ -6,7 +6,7 @@
  * one of B (amx_byte_sums()). Rows of A lie in a row each, B as half.c and kernels/stored/panel.h have it anyway, so this is one more way
  * to make their sums and needs no memory of its own.
  *
- * Sums of bf16 are f32. An element's bits depend on its row of A and its column of B alone. They are not those of VDPBF16PS: here blocks of
+ * Sums of bf16 are f32. An element's bits depend on its row of A and its column of B alone, and not on which of them is A's. They are not those of VDPBF16PS: here blocks of
  * 16 pairs are summed, then added. Sums of bytes are exact integers.
  *
  * A thread begins with `amx_tiles tiles = {0}` on its stack, makes sums as often as it likes and ends with

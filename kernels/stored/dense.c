@@ -3,7 +3,7 @@
  *     f32              as it is
  *     halves           widened, OUTPUTS rows of w at a time; x has been rounded to the dtype, unless it stays f32
  *     bf16, rounded x  with AVX512_BF16 in pairs of terms (VDPBF16PS), where they lie; with AMX in tiles (kernels/matmul/half.h), for which
- *                      w is packed
+ *                      w is packed, or x if it has few rows
  *
  * The library finds out when it runs whether the last two are used, as half.c does. The number of rows does not decide it, because the
  * three add in different orders and a row's bits must not depend on the rows beside it. So without AMX many rows do not use half.c
@@ -30,6 +30,7 @@ enum { ROWS = 2, OUTPUTS = 2 };
 enum {
     OUTPUTS_MAX = 4, /* so that the workspace is the same everywhere */
     PACKED = 64,     /* rows of w */
+    FEW = LANES,     /* rows of x that take no packing of w */
     AHEAD = 8192     /* bytes of w that a single row of x asks for */
 };
 
@@ -218,6 +219,28 @@ static void multiply_tiles(const stored_product *p)
     }
 }
 
+/* A few rows of x are packed and become columns, so that w is read where it lies and needs no packing: the rows of the first factor are
+ * those of w. A tile adds the products of an element in the same order if its factors change places, so the bits are those of
+ * multiply_tiles(). */
+static void multiply_few(const stored_product *p)
+{
+    void *columns = (char *)p->workspace + x_bytes(&p->w, p->exact, p->rows);
+    const half_packed packed = {WEIR_BF16, p->rows, p->w.in, columns};
+    float sums[AMX_ROWS * FEW];
+    amx_tiles tiles = {0};
+    weir_from_f32(p->x, p->rows * p->w.in, WEIR_BF16, p->workspace);
+    half_pack(&packed, true, p->workspace, p->w.in);
+    for (int64_t o = 0; o < p->w.out; o += AMX_ROWS) {
+        const int64_t outputs = p->w.out - o < AMX_ROWS ? p->w.out - o : AMX_ROWS;
+        const amx_factors f = {(const char *)p->w.at + o * p->w.row_bytes, p->w.row_bytes, columns, FEW, p->w.in / 2};
+        amx_sums(&tiles, &f, outputs, 1, sums, FEW);
+        for (int64_t r = 0; r < p->rows; r++)
+            for (int64_t i = 0; i < outputs; i++)
+                p->y[r * p->w.out + o + i] = sums[i * FEW + r];
+    }
+    amx_end(&tiles);
+}
+
 /* ---- all ---- */
 
 size_t dense_product_bytes(const stored_weight *w, bool exact, int64_t rows)
@@ -229,7 +252,7 @@ size_t dense_product_bytes(const stored_weight *w, bool exact, int64_t rows)
 void dense_multiply(const stored_product *p)
 {
     if (p->w.dtype == WEIR_BF16 && !p->exact && amx_usable())
-        multiply_tiles(p);
+        (p->rows <= FEW && p->w.in % 2 == 0 ? multiply_few : multiply_tiles)(p);
     else if (p->w.dtype == WEIR_BF16 && !p->exact && has_pairs())
         multiply_pairs(p);
     else
