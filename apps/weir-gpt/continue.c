@@ -40,6 +40,7 @@ static int open_model(struct speaker *s, const char *program, const char *path, 
         return status;
     if (!tokenizer_begin(s->tokenizer, ids) || !tokenizer_encode(s->encoder, opts->prompt, strlen(opts->prompt), false, ids))
         return options_wrong(program, "--prompt: %s", tokens_error());
+    speaker_encodes_no_more(s);
     if (!ids->count)
         return options_wrong(program, "--prompt: it has no tokens");
     if (ids->count > (size_t)s->config.context)

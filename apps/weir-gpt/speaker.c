@@ -48,6 +48,13 @@ int speaker_begin(struct speaker *s, const char *program, const char *path, cons
     return -1;
 }
 
+void speaker_encodes_no_more(struct speaker *s)
+{
+    encoder_free(s->encoder);
+    s->encoder = NULL;
+    tokenizer_only_decodes(s->tokenizer);
+}
+
 static int open_adapter(struct speaker *s, const char *folder)
 {
     char why[1024];

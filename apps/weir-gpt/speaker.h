@@ -32,7 +32,7 @@ struct speaker {
     adapter adapter;             /* rank 0: there is none */
     lm_adapter beside;
     struct tokenizer *tokenizer; /* owned, as what follows */
-    struct encoder *encoder;
+    struct encoder *encoder;     /* NULL: it encodes no more */
     struct decoder decoder;
     weir_plan *plan;
     weir_session *session;
@@ -58,6 +58,9 @@ typedef enum speaker_ending {
 
 /* Reads the sizes of the model, and its tokenizer. -1, or an exit status after reporting. To be closed in any case. */
 int speaker_begin(struct speaker *s, const char *program, const char *path, const sample_opts *opts);
+
+/* Frees the encoder and its tables, when all texts have been encoded. */
+void speaker_encodes_no_more(struct speaker *s);
 
 /* Makes room for `room` tokens, no more than the model sees, and reads the parameters. Up to about `read` tokens will be read at once.
  * Likewise. */

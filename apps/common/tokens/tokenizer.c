@@ -122,6 +122,11 @@ void tokenizer_free(struct tokenizer *t)
     free(t);
 }
 
+void tokenizer_only_decodes(struct tokenizer *t)
+{
+    vocab_only_texts(&t->bpe.vocab);
+}
+
 uint32_t tokenizer_size(const struct tokenizer *t)
 {
     return t->bpe.vocab.size;

@@ -17,7 +17,7 @@
  * in a folder with tokenizer_config.json and chat_template.jinja, these say how chats look (chat.h). Files are not trusted: with any
  * content, reading one gives a tokenizer or one sentence, in memory that is bounded by the file's size.
  *
- * A tokenizer does not change after it is read, so any thread may use it. An encoder has the scratch memory of one thread.
+ * A tokenizer does not change after it is read (but for tokenizer_only_decodes()), so any thread may use it. An encoder has the scratch memory of one thread.
  */
 #ifndef APPS_COMMON_TOKENS_TOKENIZER_H
 #define APPS_COMMON_TOKENS_TOKENIZER_H
@@ -41,6 +41,10 @@ bool token_ids_add(struct token_ids *to, const uint32_t *id, size_t count);
 /* NULL: tokens_error() names the file. */
 struct tokenizer *tokenizer_read(const char *path);
 void tokenizer_free(struct tokenizer *t);
+
+/* Frees the tables that texts are encoded by, which are most of its memory. The tokenizer has the bytes of its tokens from here on, and no
+ * encoder: free them before. */
+void tokenizer_only_decodes(struct tokenizer *t);
 
 /* Ids are below this. */
 uint32_t tokenizer_size(const struct tokenizer *t);

@@ -65,6 +65,19 @@ void vocab_free(struct vocab *v)
     *v = (struct vocab){.size = 0};
 }
 
+void vocab_only_texts(struct vocab *v)
+{
+    free(v->slot);
+    free(v->pair);
+    free(v->merged);
+    v->slot = NULL;
+    v->pair = NULL;
+    v->merged = NULL;
+    uint8_t *bytes = v->used ? realloc(v->bytes, v->used) : NULL;
+    v->bytes = bytes ? bytes : v->bytes;
+    v->room = bytes ? v->used : v->room;
+}
+
 /* ---- GPT-2's byte table ---- */
 
 static bool is_printable(uint32_t code)

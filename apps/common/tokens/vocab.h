@@ -88,6 +88,9 @@ bool vocab_rank_tokens(struct vocab *v, const uint32_t *rank);
 void vocab_end(struct vocab *v);
 void vocab_free(struct vocab *v);
 
+/* Frees what finds tokens and merges, and the room behind their texts; these stay. */
+void vocab_only_texts(struct vocab *v);
+
 /* The id of the byte token with these bytes; VOCAB_NONE: there is none. */
 uint32_t vocab_of_bytes(const struct vocab *v, const void *bytes, size_t length);
 

@@ -162,6 +162,21 @@ bool plan_builder_failed(const plan_builder *builder)
     return builder->failed;
 }
 
+/* `array` without the room behind its elements. */
+static void *without_room(void *array, size_t bytes)
+{
+    void *moved = bytes ? realloc(array, bytes) : NULL;
+    return moved ? moved : array;
+}
+
+/* A plan lives long. */
+static void arrays_fit(weir_plan *plan)
+{
+#define X(type, member) plan->member = without_room(plan->member, plan->member##_count * sizeof(type));
+    PLAN_ARRAY_LIST(X)
+#undef X
+}
+
 weir_plan *plan_builder_take(plan_builder *builder, callback_binding *bindings)
 {
     weir_plan *plan = builder->plan;
@@ -173,6 +188,7 @@ weir_plan *plan_builder_take(plan_builder *builder, callback_binding *bindings)
     }
     builder->plan = NULL;
     plan_builder_free(builder);
+    arrays_fit(plan);
     return plan;
 }
 
