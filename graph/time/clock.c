@@ -1,14 +1,12 @@
 /* graph/time/clock.c: see the header.
  *
- * One heap has all events to come: ends of firings and messages, the earliest first, and at one time in the order in which they
- * were put there. Actors that may fire wait in a list of their worker, by priority.
+ * Ends of firings and messages are events (graph/time/events.h). Actors that may fire wait in a list of their worker, by priority.
  */
 #include "graph/time/clock.h"
 
-#include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/prove/game.h"
-#include "graph/plan/prove/heap.h"
+#include "graph/time/events.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +17,12 @@ typedef struct played {
     game game;             /* first: what the game hands out is this */
     const clock_spec *spec;
     clock_result *result;
-    heap heap;             /* owned, as all arrays below */
-    uint64_t now, number;
+    events events;         /* owned, as all arrays below */
+    uint64_t now;
     uint32_t *waiting;     /* per worker: the first actor that waits for it, or PLAN_NONE */
     uint32_t *after;       /* per actor: the next one there */
-    uint64_t *began;       /* per actor: when it began to fire */
-    uint32_t *begun;       /* per actor: its firings that began */
     bool *busy;            /* per worker */
+    uint64_t *began;       /* per worker: its last firing */
     share *shares;         /* per host */
     shared *shared;        /* room for a firing of each worker */
     uint64_t *due;         /* per host: the number of its event; earlier ones are void */
@@ -37,7 +34,6 @@ typedef struct played {
     bool *is_stirred;      /* per worker */
     uint64_t left[CLOCK_STEPS]; /* firings of each step that have not ended */
     uint64_t *places;      /* per worker: firings that it began */
-    uint64_t *place;       /* per actor: of the firing that it began last */
     uint64_t order[CLOCK_STEPS]; /* the sum of a step, */
     uint64_t advance;      /* and what it is more than that of the step before */
     unsigned __int128 ends[CLOCK_STEPS]; /* of a step: the sum of all ends of its firings, */
@@ -51,7 +47,12 @@ typedef struct played {
 
 static void add_event(played *x, uint64_t time, enum event_kind kind, uint32_t id)
 {
-    x->failed |= !heap_push(&x->heap, (heap_event){time, x->number++, kind, id});
+    x->failed |= !events_add(&x->events, time, kind, id);
+}
+
+static void add_message(played *x, uint64_t takes, enum event_kind kind, uint32_t port)
+{
+    x->failed |= !events_add_message(&x->events, x->now + (takes < SHARE_MAX ? takes : SHARE_MAX), kind, port);
 }
 
 /* ---- workers ---- */
@@ -75,24 +76,15 @@ static share *change_share(played *x, uint32_t host)
 
 static void begin_on(played *x, uint32_t actor, uint32_t worker)
 {
-    const share_work work = x->spec->duration(x->spec->ctx, actor, x->begun[actor]);
+    const share_work work = x->spec->duration(x->spec->ctx, actor, x->game.actors[actor].fired);
     const uint32_t host = x->spec->hosts ? x->spec->host_of[worker] : PLAN_NONE;
     x->busy[worker] = true;
-    x->place[actor] = x->places[worker]++;
+    x->began[worker] = x->now;
+    x->places[worker]++;
     if (host == PLAN_NONE)
         add_event(x, x->now + (work.ps < SHARE_MAX ? work.ps : SHARE_MAX), EVENT_END, actor);
     else
         share_begin(change_share(x, host), actor, work);
-}
-
-static void begin(played *x, uint32_t actor, uint32_t worker)
-{
-    x->began[actor] = x->now;
-    if (worker == PLAN_NONE)
-        add_event(x, x->now, EVENT_END, actor);
-    else
-        begin_on(x, actor, worker);
-    x->begun[actor]++;
 }
 
 static void stir(played *x, uint32_t worker)
@@ -114,7 +106,7 @@ static void ready(game *g, uint32_t actor)
     if (x->spec->plan->actors[actor].program.i != x->spec->program)
         return;
     if (worker == PLAN_NONE) {
-        begin(x, actor, worker);
+        add_event(x, x->now, EVENT_END, actor);
         return;
     }
     uint32_t *at = &x->waiting[worker];
@@ -132,19 +124,25 @@ static void worker_go_on(played *x, uint32_t worker)
     if (x->busy[worker] || actor == PLAN_NONE)
         return;
     x->waiting[worker] = x->after[actor];
-    begin(x, actor, worker);
+    begin_on(x, actor, worker);
 }
 
+/* Messages within a worker count at once. */
 static void tell(game *g, uint32_t port, bool freed)
 {
     played *x = (played *)g;
-    const plan_port *of = &x->spec->plan->ports[port];
-    const uint32_t reader = worker_of(x, of->actor.i), producer = worker_of(x, x->spec->plan->regsts[of->regst.i].producer.i);
-    if (reader == producer)
+    if (g->ports[port].mark)
+        add_message(x, x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
+    else
         game_told(g, port, freed);
-    else {
-        const uint64_t takes = x->spec->message(x->spec->ctx, port, freed, x->now);
-        add_event(x, x->now + (takes < SHARE_MAX ? takes : SHARE_MAX), freed ? EVENT_FREE : EVENT_READY, port);
+}
+
+/* Ports whose register another worker writes. */
+static void mark_ports(played *x)
+{
+    for (uint32_t p = 0; p < x->spec->plan->ports_count; p++) {
+        game_port *port = &x->game.ports[p];
+        port->mark = port->hold && worker_of(x, port->actor) != worker_of(x, x->game.regsts[port->regst].producer);
     }
 }
 
@@ -198,29 +196,38 @@ static uint32_t repeats(const played *x)
     return 0;
 }
 
+static void count_message(played *x, uint32_t step, const heap_event *e)
+{
+    if (e->kind != EVENT_READY && e->kind != EVENT_FREE)
+        return;
+    x->messages[step]++;
+    x->rest[step] += e->time - x->now;
+}
+
 static void count_messages(played *x, uint32_t step)
 {
-    for (uint32_t i = 0; i < x->heap.count; i++)
-        if (x->heap.events[i].kind != EVENT_END && x->heap.events[i].kind != EVENT_SHARED) {
-            x->messages[step]++;
-            x->rest[step] += x->heap.events[i].time - x->now;
-        }
+    const events *e = &x->events;
+    for (size_t i = 0; i < e->heap.count; i++)
+        count_message(x, step, &e->heap.events[i]);
+    for (uint32_t r = 0; r < e->runs; r++)
+        for (size_t i = 0; i < e->run[r].count; i++)
+            count_message(x, step, events_at(&e->run[r], i));
 }
 
 static uint64_t random_of(uint32_t actor, uint32_t firing)
 {
-    const uint32_t both[] = {actor, firing};
-    return hash_more(HASH_START, both, sizeof both) | 1;
+    const uint64_t x = ((uint64_t)actor << 32 | firing) * UINT64_C(0x9e3779b97f4a7c15);
+    return (x ^ x >> 29) * UINT64_C(0xbf58476d1ce4e5b9) | 1;
 }
 
-/* Each firing counts for the step that it is of. */
-static void count_end(played *x, uint32_t actor)
+/* Each firing counts for the step that it is of. `place`: among those of its worker; 0 of one without. */
+static void count_end(played *x, uint32_t actor, uint64_t began, uint64_t place)
 {
-    const uint32_t firing = x->game.fired[actor] - 1, step = firing / x->spec->plan->actors[actor].fires;
+    const uint32_t fires = x->game.actors[actor].fires, firing = x->game.actors[actor].fired - 1, step = firing / fires;
     if (x->spec->fired)
-        x->spec->fired(x->spec->ctx, actor, firing, x->began[actor], x->now);
+        x->spec->fired(x->spec->ctx, actor, firing, began, x->now);
     x->result->firings++;
-    x->order[step] += random_of(actor, firing % x->spec->plan->actors[actor].fires) * x->place[actor];
+    x->order[step] += random_of(actor, firing - step * fires) * place;
     x->ends[step] += x->now;
     if (--x->left[step])
         return;
@@ -232,21 +239,21 @@ static void count_end(played *x, uint32_t actor)
 
 static void end(played *x, uint32_t actor)
 {
-    const uint32_t worker = worker_of(x, actor);
+    const uint32_t worker = worker_of(x, actor), c = x->game.actors[actor].member_of;
+    const uint64_t began = worker == PLAN_NONE ? x->now : x->began[worker], place = worker == PLAN_NONE ? 0 : x->places[worker];
     if (worker != PLAN_NONE) {
         x->busy[worker] = false;
-        x->result->busy[worker] += x->now - x->began[actor];
+        x->result->busy[worker] += x->now - began;
         stir(x, worker);
     }
-    const uint32_t c = x->game.member_of[actor];
     game_fire(&x->game, actor);
     if (c == PLAN_NONE) {
-        count_end(x, actor);
+        count_end(x, actor, began, place);
         return;
     }
     const plan_range *members = &x->spec->plan->collectives[c].members;
     for (uint32_t m = members->first; m < members->first + members->count; m++)
-        count_end(x, x->spec->plan->members[m].i);
+        count_end(x, x->spec->plan->members[m].i, began, place);
 }
 
 static void end_shared(played *x, uint32_t host)
@@ -265,7 +272,7 @@ static void go_on(played *x)
         const uint32_t host = x->changed[--x->changed_count];
         const uint64_t first = share_pace(&x->shares[host]);
         x->is_changed[host] = false;
-        x->due[host] = x->number;
+        x->due[host] = x->events.number;
         if (first != UINT64_MAX)
             add_event(x, first, EVENT_SHARED, host);
     }
@@ -283,14 +290,16 @@ static void happen(played *x, heap_event e)
 
 static void play(played *x)
 {
+    heap_event e;
     game_begin(&x->game);
     for (;;) {
         go_on(x);
-        if (!x->heap.count || x->failed || x->over || x->heap.events[0].time > CLOCK_MAX)
+        if (x->failed || x->over || !events_take(&x->events, CLOCK_MAX, &e))
             return;
-        x->now = x->heap.events[0].time;
-        while (x->heap.count && x->heap.events[0].time == x->now)
-            happen(x, heap_pop(&x->heap));
+        x->now = e.time;
+        do
+            happen(x, e);
+        while (events_take(&x->events, x->now, &e));
     }
 }
 
@@ -346,11 +355,9 @@ static bool played_new(played *x)
     const weir_plan *plan = x->spec->plan;
     x->waiting = malloc((x->spec->workers + (size_t)1) * sizeof *x->waiting);
     x->after = calloc(plan->actors_count + (size_t)1, sizeof *x->after);
-    x->began = calloc(plan->actors_count + (size_t)1, sizeof *x->began);
-    x->begun = calloc(plan->actors_count + (size_t)1, sizeof *x->begun);
+    x->began = calloc(x->spec->workers + (size_t)1, sizeof *x->began);
     x->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->busy);
     x->places = calloc(x->spec->workers + (size_t)1, sizeof *x->places);
-    x->place = calloc(plan->actors_count + (size_t)1, sizeof *x->place);
     x->stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->stirred);
     x->is_stirred = calloc(x->spec->workers + (size_t)1, sizeof *x->is_stirred);
     x->result->busy = calloc(x->spec->workers + (size_t)1, sizeof *x->result->busy);
@@ -360,21 +367,19 @@ static bool played_new(played *x)
         for (uint32_t s = 0; s < CLOCK_STEPS && plan->actors[a].program.i == x->spec->program; s++)
             x->left[s] += plan->actors[a].fires;
     x->step_firings = x->left[0];
-    return x->waiting && x->after && x->began && x->begun && x->busy && x->places && x->place && x->stirred && x->is_stirred && x->result->busy &&
+    return x->waiting && x->after && x->began && x->busy && x->places && x->stirred && x->is_stirred && x->result->busy &&
            shares_new(x) && !game_init(&x->game, plan, false);
 }
 
 static void played_free(played *x)
 {
     game_free(&x->game);
-    free(x->heap.events);
+    events_free(&x->events);
     free(x->waiting);
     free(x->after);
     free(x->began);
-    free(x->begun);
     free(x->busy);
     free(x->places);
-    free(x->place);
     free(x->stirred);
     free(x->is_stirred);
     free(x->shares);
@@ -391,6 +396,7 @@ weir_status clock_play(const clock_spec *spec, clock_result *result)
     weir_status status = played_new(&x) ? WEIR_OK : WEIR_E_MEMORY;
     if (!status) {
         count_advance(&x);
+        mark_ports(&x);
         x.game.ready = ready;
         x.game.tell = tell;
         x.game.steps = CLOCK_STEPS;
@@ -398,7 +404,7 @@ weir_status clock_play(const clock_spec *spec, clock_result *result)
             game_set_slots(&x.game, r, spec->slots[r]);
         play(&x);
         conclude(&x);
-        status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : x.heap.count ? WEIR_E_ARGUMENT : WEIR_E_LIVE;
+        status = x.failed ? WEIR_E_MEMORY : result->steps ? WEIR_OK : events_any(&x.events) ? WEIR_E_ARGUMENT : WEIR_E_LIVE;
     }
     played_free(&x);
     if (status == WEIR_E_MEMORY)

@@ -49,10 +49,10 @@ typedef struct wait {
 /* A reader that has not freed the oldest slot of the register, and will fire again. */
 static uint32_t slowest_reader(const game *g, uint32_t regst)
 {
-    for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++) {
-        uint32_t actor = g->plan->ports[g->readers[i]].actor.i;
-        if (g->freed[g->readers[i]] == g->returned[regst] && game_has_firings(g, actor))
-            return actor;
+    for (uint32_t i = g->regsts[regst].first; i < g->regsts[regst + 1].first; i++) {
+        const game_port *reader = &g->ports[g->readers[i]];
+        if (reader->freed == g->regsts[regst].returned && game_has_firings(g, reader->actor))
+            return reader->actor;
     }
     return PLAN_NONE;
 }
@@ -88,12 +88,12 @@ static uint32_t *turns_now(const game *g)
 /* The wait of a member that could fire if it were alone. */
 static wait wait_of_member(const game *g, const uint32_t *now, uint32_t actor)
 {
-    const plan_range *members = &g->plan->collectives[g->member_of[actor]].members;
+    const plan_range *members = &g->plan->collectives[g->actors[actor].member_of].members;
     if (now[actor] != actor)
         return (wait){actor, now[actor], WAIT_TURN, PLAN_NONE};
     for (uint32_t m = members->first; m < members->first + members->count; m++) {
         uint32_t other = g->plan->members[m].i;
-        if (g->unmet[other] || now[other] != other)
+        if (g->actors[other].unmet || now[other] != other)
             return (wait){actor, other, WAIT_MEMBER, PLAN_NONE};
     }
     return (wait){actor, PLAN_NONE, WAIT_MEMBER, PLAN_NONE};
@@ -105,14 +105,14 @@ static wait first_wait(const game *g, const uint32_t *now, uint32_t actor)
 {
     const plan_actor *of = &g->plan->actors[actor];
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
-        if (g->credit[r] == 0 && g->filled[r] == 0)
+        if (g->regsts[r].credit == 0 && g->regsts[r].filled == 0)
             return (wait){actor, slowest_reader(g, r), WAIT_SLOT, r};
     for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
-        if (g->unread[p] == 0) {
+        if (g->ports[p].unread == 0) {
             uint32_t regst = g->plan->ports[p].regst.i;
             return (wait){actor, g->plan->regsts[regst].producer.i, WAIT_DATA, regst};
         }
-    if (g->member_of[actor] != PLAN_NONE)
+    if (g->actors[actor].member_of != PLAN_NONE)
         return wait_of_member(g, now, actor);
     return (wait){actor, PLAN_NONE, WAIT_DATA, PLAN_NONE};
 }

@@ -5,27 +5,26 @@
 
 #include <stdlib.h>
 
-static bool counts(const game *g, uint32_t port)
-{
-    return plan_port_counts(g->plan, &g->plan->ports[port]);
-}
-
 /* ---- set up ---- */
 
-static void mark_initial(game *g)
+static void mark_initial(game *g, const uint32_t *first)
 {
     const weir_plan *plan = g->plan;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        g->actors[a] = (game_actor){.fires = plan->actors[a].fires, .member_of = PLAN_NONE};
     for (uint32_t r = 0; r < plan->regsts_count; r++) {
-        const plan_regst *regst = &plan->regsts[r];
-        g->slots[r] = regst->slots;
-        g->slowest[r] = game_readers(g, r);
-        g->credit[r] = g->slowest[r] ? regst->slots - regst->initial : regst->slots;
-        if (regst->producer.i != PLAN_NONE)
-            g->unmet[regst->producer.i] += g->credit[r] == 0;
+        const plan_regst *of = &plan->regsts[r];
+        const uint32_t readers = first[r + 1] - first[r], credit = readers ? of->slots - of->initial : of->slots;
+        g->regsts[r] = (game_regst){of->producer.i, of->fill, of->slots, .credit = credit, .slowest = readers, .first = first[r]};
+        if (of->producer.i != PLAN_NONE)
+            g->actors[of->producer.i].unmet += credit == 0;
     }
+    g->regsts[plan->regsts_count].first = first[plan->regsts_count];
     for (uint32_t p = 0; p < plan->ports_count; p++) {
-        g->unread[p] = plan->regsts[plan->ports[p].regst.i].initial;
-        g->unmet[plan->ports[p].actor.i] += g->unread[p] == 0;
+        const plan_port *of = &plan->ports[p];
+        g->ports[p] = (game_port){.actor = of->actor.i, .regst = of->regst.i, .hold = plan_port_counts(plan, of) ? of->hold : 0,
+                                  .unread = plan->regsts[of->regst.i].initial};
+        g->actors[of->actor.i].unmet += g->ports[p].unread == 0;
     }
 }
 
@@ -33,14 +32,12 @@ static void mark_initial(game *g)
 static void mark_collectives(game *g, bool turns)
 {
     const weir_plan *plan = g->plan;
-    for (uint32_t a = 0; a < plan->actors_count; a++)
-        g->member_of[a] = PLAN_NONE;
     for (uint32_t c = 0; c < plan->collectives_count; c++) {
         const plan_range *members = &plan->collectives[c].members;
         g->open[c] = PLAN_NONE;
         g->blocked[c] = members->count + turns;
         for (uint32_t m = members->first; m < members->first + members->count; m++)
-            g->member_of[plan->members[m].i] = c;
+            g->actors[plan->members[m].i].member_of = c;
     }
 }
 
@@ -82,26 +79,26 @@ static size_t turn_entries(const weir_plan *plan)
 
 weir_status game_init(game *g, const weir_plan *plan, bool turns)
 {
-    size_t actors = plan->actors_count, ports = plan->ports_count, regsts = plan->regsts_count;
-    size_t collectives = plan->collectives_count, entries = turns ? turn_entries(plan) : 0;
-    size_t turn_count = turns ? plan->turns_count + (size_t)1 : 0, queues = turns ? 2 * (size_t)plan->queues_count : 0;
-    uint32_t *memory = calloc(4 * actors + 4 * ports + 6 * regsts + 2 * collectives + 2 * turn_count + entries + queues + 1,
-                              sizeof *memory);
-    if (!memory)
+    const size_t actors = plan->actors_count, ports = plan->ports_count, regsts = plan->regsts_count + (size_t)1;
+    const size_t collectives = plan->collectives_count, entries = turns ? turn_entries(plan) : 0;
+    const size_t turn_count = turns ? plan->turns_count + (size_t)1 : 0, queues = turns ? 2 * (size_t)plan->queues_count : 0;
+    const size_t rest = queues > regsts ? queues : regsts; /* room that is needed here alone */
+    uint32_t *memory = calloc(actors + ports + 2 * collectives + 2 * turn_count + entries + rest + 1, sizeof *memory);
+    *g = (game){.plan = plan, .memory = memory, .steps = 1, .actors = calloc(actors + 1, sizeof *g->actors),
+                .ports = calloc(ports + 1, sizeof *g->ports), .regsts = calloc(regsts, sizeof *g->regsts)};
+    if (!memory || !g->actors || !g->ports || !g->regsts) {
+        game_free(g);
         return error_set(WEIR_E_MEMORY, "no memory to check the plan");
-    *g = (game){.plan = plan, .memory = memory, .steps = 1};
+    }
     struct {
         uint32_t **array;
         size_t count;
-    } const parts[] = {{&g->fired, actors}, {&g->unmet, actors}, {&g->stack, actors}, {&g->member_of, actors},
-                       {&g->unread, ports}, {&g->held, ports}, {&g->freed, ports}, {&g->readers, ports},
-                       {&g->slots, regsts}, {&g->credit, regsts}, {&g->filled, regsts}, {&g->returned, regsts},
-                       {&g->slowest, regsts}, {&g->first, regsts + 1}, {&g->blocked, collectives},
-                       {&g->open, collectives}, {&g->behind, turn_count}, {&g->entry, turn_count}, {&g->next, entries}};
+    } const parts[] = {{&g->readers, ports}, {&g->stack, actors}, {&g->blocked, collectives}, {&g->open, collectives},
+                       {&g->behind, turn_count}, {&g->entry, turn_count}, {&g->next, entries}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; memory += parts[i++].count)
         *parts[i].array = memory;
-    plan_index_readers(plan, g->first, g->readers);
-    mark_initial(g);
+    plan_index_readers(plan, memory, g->readers);
+    mark_initial(g, memory);
     mark_collectives(g, turns);
     if (turns)
         link_turns(g, memory, memory + plan->queues_count);
@@ -112,22 +109,25 @@ weir_status game_init(game *g, const weir_plan *plan, bool turns)
 
 void game_free(game *g)
 {
+    free(g->actors);
+    free(g->ports);
+    free(g->regsts);
     free(g->memory);
-    g->memory = NULL;
+    *g = (game){.plan = NULL};
 }
 
 void game_set_slots(game *g, uint32_t regst, uint32_t slots)
 {
-    const plan_regst *of = &g->plan->regsts[regst];
-    bool was_short = g->credit[regst] == 0;
-    g->credit[regst] += slots - g->slots[regst];
-    g->slots[regst] = slots;
-    if (of->producer.i == PLAN_NONE)
+    game_regst *of = &g->regsts[regst];
+    const bool was_short = of->credit == 0;
+    of->credit += slots - of->slots;
+    of->slots = slots;
+    if (of->producer == PLAN_NONE)
         return;
-    if (was_short && g->credit[regst])
-        g->unmet[of->producer.i]--;
-    if (!was_short && !g->credit[regst])
-        g->unmet[of->producer.i]++;
+    if (was_short && of->credit)
+        g->actors[of->producer].unmet--;
+    if (!was_short && !of->credit)
+        g->actors[of->producer].unmet++;
 }
 
 /* ---- firing ---- */
@@ -135,7 +135,7 @@ void game_set_slots(game *g, uint32_t regst, uint32_t slots)
 /* The last condition of one that fires by itself, or of a collective's member. */
 static void unblocked(game *g, uint32_t actor)
 {
-    uint32_t c = g->member_of[actor];
+    const uint32_t c = g->actors[actor].member_of;
     if (!game_has_firings(g, actor))
         return;
     if (c == PLAN_NONE)
@@ -146,44 +146,38 @@ static void unblocked(game *g, uint32_t actor)
 
 static void met(game *g, uint32_t actor)
 {
-    if (--g->unmet[actor] == 0)
+    if (--g->actors[actor].unmet == 0)
         unblocked(g, actor);
 }
 
-static void slot_returned(game *g, uint32_t regst)
+static void slot_returned(game *g, game_regst *regst)
 {
-    if (g->credit[regst]++ == 0 && g->filled[regst] == 0)
-        met(g, g->plan->regsts[regst].producer.i);
+    if (regst->credit++ == 0 && regst->filled == 0)
+        met(g, regst->producer);
 }
 
-static void count_slowest(game *g, uint32_t regst)
+static void count_slowest(const game *g, game_regst *regst)
 {
-    for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++)
-        g->slowest[regst] += g->freed[g->readers[i]] == g->returned[regst];
+    for (uint32_t i = regst->first; i < (regst + 1)->first; i++)
+        regst->slowest += g->ports[g->readers[i]].freed == regst->returned;
 }
 
-static void count_freed(game *g, uint32_t port)
+static void count_freed(game *g, game_port *port)
 {
-    uint32_t regst = g->plan->ports[port].regst.i;
-    if (g->freed[port]++ != g->returned[regst] || --g->slowest[regst])
+    game_regst *regst = &g->regsts[port->regst];
+    if (port->freed++ != regst->returned || --regst->slowest)
         return;
-    g->returned[regst]++;
+    regst->returned++;
     count_slowest(g, regst);
     slot_returned(g, regst);
-}
-
-static void count_ready(game *g, uint32_t port)
-{
-    if (g->unread[port]++ == 0)
-        met(g, g->plan->ports[port].actor.i);
 }
 
 void game_told(game *g, uint32_t port, bool freed)
 {
     if (freed)
-        count_freed(g, port);
-    else
-        count_ready(g, port);
+        count_freed(g, &g->ports[port]);
+    else if (g->ports[port].unread++ == 0)
+        met(g, g->ports[port].actor);
 }
 
 static void tell(game *g, uint32_t port, bool freed)
@@ -194,40 +188,36 @@ static void tell(game *g, uint32_t port, bool freed)
         game_told(g, port, freed);
 }
 
-/* The port lets go of its oldest slot. */
-static void slot_free(game *g, uint32_t port)
+static void publish(game *g, game_regst *regst)
 {
-    g->held[port] = 0;
-    if (--g->unread[port] == 0)
-        g->unmet[g->plan->ports[port].actor.i]++;
-    tell(g, port, true);
-}
-
-static void publish(game *g, uint32_t regst)
-{
-    g->filled[regst] = 0;
-    if (g->credit[regst] == 0)
-        g->unmet[g->plan->regsts[regst].producer.i]++;
-    for (uint32_t i = g->first[regst]; i < g->first[regst + 1]; i++)
+    regst->filled = 0;
+    if (regst->credit == 0)
+        g->actors[regst->producer].unmet++;
+    for (uint32_t i = regst->first; i < (regst + 1)->first; i++)
         tell(g, g->readers[i], false);
-    if (!game_readers(g, regst))
+    if (regst->first == (regst + 1)->first)
         slot_returned(g, regst);
 }
 
 /* Credit is taken when a slot is begun; while it is being filled the register asks for no more. */
-static void write_slot(game *g, uint32_t regst)
+static void write_slot(game *g, game_regst *regst)
 {
-    if (g->filled[regst]++ == 0)
-        g->credit[regst]--;
-    if (g->filled[regst] == g->plan->regsts[regst].fill)
+    if (regst->filled++ == 0)
+        regst->credit--;
+    if (regst->filled == regst->fill)
         publish(g, regst);
 }
 
+/* With the last firing that holds it the port lets go of its oldest slot. */
 static void read_slot(game *g, uint32_t port)
 {
-    const plan_port *of = &g->plan->ports[port];
-    if (counts(g, port) && ++g->held[port] == of->hold)
-        slot_free(g, port);
+    game_port *of = &g->ports[port];
+    if (!of->hold || ++of->held != of->hold)
+        return;
+    of->held = 0;
+    if (--of->unread == 0)
+        g->actors[of->actor].unmet++;
+    tell(g, port, true);
 }
 
 /* The actor counts as blocked while it fires, so that what it does to itself makes it ready no sooner than at the end, and
@@ -235,13 +225,13 @@ static void read_slot(game *g, uint32_t port)
 static void fire(game *g, uint32_t actor)
 {
     const plan_actor *of = &g->plan->actors[actor];
-    g->fired[actor]++;
+    g->actors[actor].fired++;
     g->firings++;
-    g->unmet[actor]++;
+    g->actors[actor].unmet++;
     for (uint32_t i = 0; i < of->ports.count; i++)
         read_slot(g, of->ports.first + i);
     for (uint32_t i = 0; i < of->regsts.count; i++)
-        write_slot(g, of->regsts.first + i);
+        write_slot(g, &g->regsts[of->regsts.first + i]);
     met(g, actor);
 }
 
@@ -281,16 +271,16 @@ static void fire_together(game *g, uint32_t c)
 
 void game_fire(game *g, uint32_t actor)
 {
-    if (g->member_of[actor] == PLAN_NONE)
+    if (g->actors[actor].member_of == PLAN_NONE)
         fire(g, actor);
     else
-        fire_together(g, g->member_of[actor]);
+        fire_together(g, g->actors[actor].member_of);
 }
 
 void game_begin(game *g)
 {
     for (uint32_t a = 0; a < g->plan->actors_count; a++)
-        if (g->unmet[a] == 0)
+        if (g->actors[a].unmet == 0)
             unblocked(g, a);
     for (uint32_t t = 0; g->entry && t < g->plan->turns_count; t++)
         if (g->behind[t] == 0)
@@ -308,14 +298,14 @@ bool game_finished(const game *g)
 static bool port_is_initial(const game *g, uint32_t port)
 {
     const plan_regst *regst = &g->plan->regsts[g->plan->ports[port].regst.i];
-    return g->unread[port] == regst->initial && g->held[port] == 0;
+    return g->ports[port].unread == regst->initial && g->ports[port].held == 0;
 }
 
 static bool regst_is_initial(const game *g, uint32_t r)
 {
     const plan_regst *regst = &g->plan->regsts[r];
-    uint32_t credit = game_readers(g, r) ? g->slots[r] - regst->initial : g->slots[r];
-    return g->credit[r] == credit && g->filled[r] == 0;
+    const game_regst *now = &g->regsts[r];
+    return now->credit == now->slots - (game_readers(g, r) ? regst->initial : 0) && now->filled == 0;
 }
 
 bool game_is_initial(const game *g)

@@ -25,6 +25,26 @@
 
 #include "graph/plan/form/plan.h"
 
+/* A structure has the marking and those numbers of the plan that a firing needs with it, so a firing touches few lines of the cache. */
+typedef struct game_actor {
+    uint32_t fired, unmet;
+    uint32_t fires;        /* per step */
+    uint32_t member_of;    /* its collective; PLAN_NONE: it is in none */
+} game_actor;
+
+typedef struct game_port {
+    uint32_t actor, regst;
+    uint32_t hold;         /* 0: it does not count slots */
+    uint32_t unread, held, freed;
+    uint32_t mark;         /* the player's own */
+} game_port;
+
+typedef struct game_regst {
+    uint32_t producer, fill, slots;
+    uint32_t credit, filled, returned, slowest;
+    uint32_t first;        /* in readers; there is one more than registers */
+} game_regst;
+
 typedef struct game game;
 struct game {
     const weir_plan *plan; /* borrowed */
@@ -33,18 +53,13 @@ struct game {
                               counts at once */
     uint32_t steps;        /* so many are played [1]; more than one without turns alone */
     uint32_t firings;
+    game_actor *actors;    /* owned, as the next two */
+    game_port *ports;
+    game_regst *regsts;
     uint32_t *memory;      /* owned: all arrays below */
-    /* per actor */
-    uint32_t *fired, *unmet;
-    uint32_t *member_of;   /* its collective; PLAN_NONE: it is in none */
-    uint32_t *stack;       /* the player's own */
-    uint32_t stacked;
-    /* per port */
-    uint32_t *unread, *held, *freed;
     uint32_t *readers;     /* ports, those of one register beside each other */
-    /* per register */
-    uint32_t *slots, *credit, *filled, *returned, *slowest;
-    uint32_t *first;       /* in readers; one more than there are registers */
+    uint32_t *stack;       /* per actor; the player's own */
+    uint32_t stacked;
     /* per collective */
     uint32_t *blocked;     /* members that may not fire, and 1 while it is not its turn */
     uint32_t *open;        /* the turn that is its to take now, or PLAN_NONE */
@@ -77,12 +92,12 @@ bool game_is_initial(const game *g);
 
 static inline uint32_t game_readers(const game *g, uint32_t regst)
 {
-    return g->first[regst + 1] - g->first[regst];
+    return g->regsts[regst + 1].first - g->regsts[regst].first;
 }
 
 static inline bool game_has_firings(const game *g, uint32_t actor)
 {
-    return g->fired[actor] < (uint64_t)g->plan->actors[actor].fires * g->steps;
+    return g->actors[actor].fired < (uint64_t)g->actors[actor].fires * g->steps;
 }
 
 #endif

@@ -32,7 +32,7 @@ typedef struct clocked {
 /* Whether the actor needs its queue for a while. */
 static bool takes_time(const game *g, uint32_t actor)
 {
-    return g->member_of[actor] == PLAN_NONE && g->plan->queues[g->plan->actors[actor].queue.i].kind != PLAN_OUTSIDE;
+    return g->actors[actor].member_of == PLAN_NONE && g->plan->queues[g->plan->actors[actor].queue.i].kind != PLAN_OUTSIDE;
 }
 
 static void begin(clocked *x, uint32_t actor)
@@ -87,7 +87,7 @@ static void queue_go_on(clocked *x, uint32_t queue)
 
 static void end(clocked *x, uint32_t actor)
 {
-    uint32_t c = x->game.member_of[actor], queue = x->game.plan->actors[actor].queue.i;
+    uint32_t c = x->game.actors[actor].member_of, queue = x->game.plan->actors[actor].queue.i;
     if (c != PLAN_NONE)
         x->turns[x->turn_count++] = c;
     if (!takes_time(&x->game, actor))
@@ -120,7 +120,7 @@ static void add_missing(clocked *x)
     const weir_plan *plan = x->game.plan;
     for (uint32_t c = 0; c < plan->collectives_count; c++) {
         uint32_t actor = plan->members[plan->collectives[c].members.first].i;
-        for (uint32_t n = x->game.fired[actor]; n < plan->actors[actor].fires; n++)
+        for (uint32_t n = x->game.actors[actor].fired; n < plan->actors[actor].fires; n++)
             x->turns[x->turn_count++] = c;
     }
 }
