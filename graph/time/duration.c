@@ -19,7 +19,7 @@ static uint64_t more(uint64_t beside, uint64_t alone)
 static struct kernel_time time_of(const time_call *call, time_source source)
 {
     return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]},
-                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), source};
+                                more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), .source = source};
 }
 
 /* The larger of two parts: arithmetic and memory. */
@@ -92,24 +92,14 @@ static bool find_times(durations *d, const weir_plan *plan, const weir_rates *ra
 
 /* ---- what was touched when ---- */
 
-/* Which of its pieces the firing touches. */
-static uint32_t piece_at(const durations *d, const struct touchable *tensor, uint32_t port, uint32_t firing)
-{
-    if (tensor->slots == 1)
-        return tensor->first;
-    const uint32_t hold = port != PLAN_NONE ? d->plan->ports[port].hold : tensor->fill;
-    return tensor->first + firing / (hold ? hold : 1) % tensor->slots;
-}
-
 /* Touches an operand, and counts its bytes where they were. */
-static void touch(durations *d, const plan_operand *operand, uint32_t worker, uint32_t firing, uint64_t at[TIME_PLACES])
+static void touch(durations *d, const struct touchable *operand, uint32_t worker, uint32_t firing, uint64_t at[TIME_PLACES])
 {
-    const struct touchable *tensor = &d->tensors[operand->tensor.i];
-    struct touched *piece = &d->pieces[piece_at(d, tensor, operand->port.i, firing)];
+    struct touched *piece = &d->pieces[operand->first + (operand->slots == 1 ? 0 : firing / operand->hold % operand->slots)];
     const uint64_t since = piece->worker == PLAN_NONE ? UINT64_MAX : d->counts[piece->worker] - piece->count;
     const bool own = piece->worker == worker;
-    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += tensor->bytes;
-    d->counts[worker] += tensor->bytes;
+    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += operand->bytes;
+    d->counts[worker] += operand->bytes;
     *piece = (struct touched){d->counts[worker], worker};
 }
 
@@ -142,16 +132,13 @@ static void add_kernel(durations *d, const struct kernel_time *time, const uint6
 
 share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 {
-    const weir_plan *plan = d->plan;
-    const plan_actor *of = &plan->actors[actor];
+    const plan_actor *of = &d->plan->actors[actor];
     const uint32_t worker = d->worker[of->queue.i];
     share_work work = {0};
     for (uint32_t k = of->kernels.first; k < of->kernels.first + of->kernels.count; k++) {
-        const plan_range *const lists[] = {&plan->kernels[k].in, &plan->kernels[k].out, &plan->kernels[k].state};
         uint64_t bytes[TIME_PLACES] = {0};
-        for (int l = 0; l < 3; l++)
-            for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
-                touch(d, &plan->operands[o], worker, firing, bytes);
+        for (uint32_t o = d->kernels[k].first; o < d->kernels[k + 1].first; o++)
+            touch(d, &d->operands[o], worker, firing, bytes);
         add_kernel(d, &d->kernels[k], bytes, &work);
     }
     return work;
@@ -159,23 +146,58 @@ share_work durations_firing(durations *d, uint32_t actor, uint32_t firing)
 
 /* ---- life ---- */
 
-static struct touchable touchable_of(const durations *d, const plan_tensor *tensor, uint64_t first)
+static struct touchable touchable_of(const weir_plan *plan, const plan_operand *operand)
 {
-    const bool in_regst = tensor->home == PLAN_IN_REGST;
-    const uint32_t slots = in_regst ? d->slots[tensor->owner] : 1;
-    return (struct touchable){plan_tensor_bytes(tensor), (uint32_t)first, slots ? slots : 1, in_regst ? d->plan->regsts[tensor->owner].fill : 1};
+    const plan_tensor *tensor = &plan->tensors[operand->tensor.i];
+    const uint32_t fill = tensor->home == PLAN_IN_REGST ? plan->regsts[tensor->owner].fill : 1;
+    const uint32_t hold = operand->port.i != PLAN_NONE ? plan->ports[operand->port.i].hold : fill;
+    return (struct touchable){.bytes = plan_tensor_bytes(tensor), .tensor = operand->tensor.i, .hold = hold ? hold : 1};
+}
+
+static bool set_operands(durations *d)
+{
+    const weir_plan *plan = d->plan;
+    uint32_t count = 0;
+    uint64_t room = 0;
+    for (uint32_t k = 0; k < plan->kernels_count; k++)
+        room += (uint64_t)plan->kernels[k].in.count + plan->kernels[k].out.count + plan->kernels[k].state.count;
+    d->operands = room < UINT32_MAX ? calloc(room + 1, sizeof *d->operands) : NULL;
+    if (!d->operands)
+        return false;
+    for (uint32_t k = 0; k < plan->kernels_count; k++) {
+        const plan_range *const lists[] = {&plan->kernels[k].in, &plan->kernels[k].out, &plan->kernels[k].state};
+        d->kernels[k].first = count;
+        for (int l = 0; l < 3; l++)
+            for (uint32_t o = lists[l]->first; o < lists[l]->first + lists[l]->count; o++)
+                d->operands[count++] = touchable_of(plan, &plan->operands[o]);
+    }
+    d->kernels[plan->kernels_count].first = count;
+    return true;
+}
+
+static uint32_t slots_of(const durations *d, uint32_t tensor)
+{
+    const plan_tensor *of = &d->plan->tensors[tensor];
+    const uint32_t slots = of->home == PLAN_IN_REGST ? d->slots[of->owner] : 1;
+    return slots ? slots : 1;
 }
 
 static bool number_pieces(durations *d)
 {
+    uint32_t *first = malloc((d->plan->tensors_count + (size_t)1) * sizeof *first);
     uint64_t count = 0;
-    for (uint32_t t = 0; t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
-        d->tensors[t] = touchable_of(d, &d->plan->tensors[t], count);
-        count += d->tensors[t].slots;
+    for (uint32_t t = 0; first && t < d->plan->tensors_count && count < UINT32_MAX / 2; t++) {
+        first[t] = (uint32_t)count;
+        count += slots_of(d, t);
     }
-    d->pieces = count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
+    d->pieces = first && count < UINT32_MAX / 2 ? malloc((count + 1) * sizeof *d->pieces) : NULL;
     for (uint64_t i = 0; d->pieces && i < count; i++)
         d->pieces[i] = (struct touched){0, PLAN_NONE};
+    for (uint32_t o = 0; d->pieces && o < d->kernels[d->plan->kernels_count].first; o++) {
+        d->operands[o].first = first[d->operands[o].tensor];
+        d->operands[o].slots = slots_of(d, d->operands[o].tensor);
+    }
+    free(first);
     return d->pieces;
 }
 
@@ -183,9 +205,8 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
 {
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates_near_bytes(rates), .far_bytes = rates_far_bytes(rates)};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
-    d->tensors = calloc(plan->tensors_count + (size_t)1, sizeof *d->tensors);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->tensors && d->counts && find_times(d, plan, rates))
+    if (d->kernels && d->counts && set_operands(d) && find_times(d, plan, rates))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
@@ -203,7 +224,7 @@ weir_status durations_begin(durations *d, const uint32_t *slots, uint32_t worker
 void durations_close(durations *d)
 {
     free(d->kernels);
-    free(d->tensors);
+    free(d->operands);
     free(d->pieces);
     free(d->counts);
     *d = (durations){0};

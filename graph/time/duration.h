@@ -30,12 +30,14 @@ typedef struct durations {
         uint64_t ps[TIME_PLACES];
         uint64_t stream_ps, busy_ps; /* how much longer far takes beside streams, and warm beside arithmetic */
         time_source source;
+        uint32_t first;        /* in `operands`; there is one more than kernels */
     } *kernels;                /* owned, as all arrays below; by kernel */
     struct touchable {
         uint64_t bytes;
-        uint32_t first, slots; /* its pieces of memory; one per slot */
-        uint32_t fill;         /* firings of its producer for a slot */
-    } *tensors;                /* by tensor */
+        uint32_t tensor;
+        uint32_t first, slots; /* the tensor's pieces of memory; one per slot */
+        uint32_t hold;         /* firings for a slot */
+    } *operands;               /* of each kernel those that it reads, that it writes, and its states */
     struct touched {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */

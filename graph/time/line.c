@@ -84,12 +84,9 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
 {
+    if (l->way[port] != LINE_QUEUED)
+        return l->way[port] == LINE_IN_RANK ? l->spec.rates->worker : l->spec.rates->process;
     const struct crossing *c = &l->port[port], *leader = &l->port[c->leader];
-    const plan_regst *regst = &l->spec.plan->regsts[l->spec.plan->ports[port].regst.i];
-    if (c->there == PLAN_NONE)
-        return plan_rank_of(l->spec.plan, regst->producer.i) == plan_rank_of(l->spec.plan, l->spec.plan->ports[port].actor.i)
-                   ? l->spec.rates->worker
-                   : l->spec.rates->process;
     if (freed)
         return once(l, c->back, 0);
     const uint64_t all = behind_others(l, c->there, leader->bytes);
@@ -98,7 +95,7 @@ uint64_t lines_alone(const lines *l, uint32_t port, bool freed)
 
 static uint32_t slots_of(const lines *l, uint32_t port)
 {
-    return l->spec.slots[l->spec.plan->ports[port].regst.i];
+    return l->slots[l->spec.plan->ports[port].regst.i];
 }
 
 /* When the value number `value` of those that were sent to a leader is there. */
@@ -148,9 +145,9 @@ static uint64_t send_free(lines *l, uint32_t port, uint64_t now)
 
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
 {
-    const struct crossing *c = &l->port[port];
-    if (c->there == PLAN_NONE)
+    if (l->way[port] != LINE_QUEUED)
         return lines_alone(l, port, freed);
+    const struct crossing *c = &l->port[port];
     if (!freed && c->leader == port)
         send_value(l, port, now);
     const uint64_t arrives = freed ? send_free(l, port, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
@@ -173,6 +170,8 @@ uint64_t lines_firing(const lines *l, uint32_t actor, uint32_t firing)
 {
     const plan_actor *of = &l->spec.plan->actors[actor];
     uint64_t ps = 0;
+    if (!l->count)
+        return 0;
     for (uint32_t r = of->regsts.first; r < of->regsts.first + of->regsts.count; r++)
         ps += (firing + 1) % l->spec.plan->regsts[r].fill ? 0 : l->sends[r];
     for (uint32_t p = of->ports.first; p < of->ports.first + of->ports.count; p++)
@@ -264,14 +263,16 @@ static ends ends_of(const weir_plan *plan, uint32_t port)
     return (ends){plan_rank_of(plan, plan->regsts[of->regst.i].producer.i), plan_rank_of(plan, of->actor.i)};
 }
 
-/* Whether its values pass over a line. With a change of the link also those of ranks that could share memory. */
-static bool crosses(const lines_spec *s, uint32_t port)
+/* With a change of the link also values between ranks that could share memory pass over a line. */
+static line_way way_of(const lines_spec *s, uint32_t port)
 {
     const plan_port *of = &s->plan->ports[port];
     if (!plan_port_counts(s->plan, of) || s->plan->actors[of->actor.i].program.i != s->program)
-        return false;
+        return LINE_IN_RANK;
     const ends e = ends_of(s->plan, port);
-    return e.from != e.to && (s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to));
+    if (e.from == e.to)
+        return LINE_IN_RANK;
+    return s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to) ? LINE_QUEUED : LINE_IN_MEMORY;
 }
 
 static int compare_lines(const void *a, const void *b)
@@ -286,23 +287,25 @@ static bool number_lines(lines *l)
 {
     const weir_plan *plan = l->spec.plan;
     uint32_t kept = 0;
-    l->lines = calloc(2 * (size_t)plan->ports_count + 1, sizeof *l->lines);
-    if (!l->lines)
-        return false;
     for (uint32_t p = 0; p < plan->ports_count; p++) {
-        if (!crosses(&l->spec, p))
+        l->way[p] = (uint8_t)way_of(&l->spec, p);
+        l->count += 2 * (l->way[p] == LINE_QUEUED);
+    }
+    l->lines = calloc(l->count + (size_t)1, sizeof *l->lines);
+    for (uint32_t p = 0, i = 0; l->lines && p < plan->ports_count; p++) {
+        if (l->way[p] != LINE_QUEUED)
             continue;
         const ends e = ends_of(plan, p);
-        l->lines[l->count++] = (line){.from = e.from, .to = e.to};
-        l->lines[l->count++] = (line){.from = e.to, .to = e.from};
+        l->lines[i++] = (line){.from = e.from, .to = e.to};
+        l->lines[i++] = (line){.from = e.to, .to = e.from};
     }
-    if (l->count)
+    if (l->lines && l->count)
         qsort(l->lines, l->count, sizeof *l->lines, compare_lines);
-    for (uint32_t i = 0; i < l->count; i++)
+    for (uint32_t i = 0; l->lines && i < l->count; i++)
         if (!kept || compare_lines(&l->lines[kept - 1], &l->lines[i]))
             l->lines[kept++] = l->lines[i];
     l->count = kept;
-    return true;
+    return l->lines;
 }
 
 static uint32_t line_of(const lines *l, uint32_t from, uint32_t to)
@@ -344,12 +347,12 @@ static void set_costs(lines *l, uint32_t port)
 static uint32_t leader_of(const lines *l, uint32_t port, const uint32_t *earlier, const uint64_t *reads)
 {
     for (uint32_t p = earlier[port]; p != PLAN_NONE; p = earlier[p])
-        if (l->port[p].there == l->port[port].there && reads[p] == reads[port])
+        if (l->way[p] == LINE_QUEUED && l->port[p].there == l->port[port].there && reads[p] == reads[port])
             return l->port[p].leader;
     return port;
 }
 
-static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads, uint64_t *room)
+static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *earlier, uint64_t *reads)
 {
     struct crossing *c = &l->port[port];
     const ends e = ends_of(l->spec.plan, port);
@@ -359,37 +362,32 @@ static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *e
     reads[port] = hash_more(HASH_START, read->hash, read->count * sizeof *read->hash);
     c->leader = leader_of(l, port, earlier, reads);
     c->bytes = read->bytes;
-    if (c->leader != port)
-        return;
-    c->first = *room;
-    *room += slots_of(l, port);
-    set_costs(l, port);
+    if (c->leader == port)
+        set_costs(l, port);
 }
 
 static bool set_crossings(lines *l)
 {
     const weir_plan *plan = l->spec.plan;
     parts read = {.hash = NULL};
+    l->port = calloc(plan->ports_count + (size_t)1, sizeof *l->port);
     uint32_t *last = malloc((plan->regsts_count + (size_t)1) * sizeof *last), *earlier = malloc((plan->ports_count + (size_t)1) * sizeof *earlier);
     uint64_t *reads = calloc(plan->ports_count + (size_t)1, sizeof *reads);
-    uint64_t room = 0;
-    bool ok = last && earlier && reads;
+    bool ok = l->port && last && earlier && reads;
     if (ok)
         memset(last, 0xff, plan->regsts_count * sizeof *last);
     for (uint32_t p = 0; ok && p < plan->ports_count; p++) {
-        l->port[p] = (struct crossing){.there = PLAN_NONE, .back = PLAN_NONE, .leader = p};
         earlier[p] = last[plan->ports[p].regst.i];
         last[plan->ports[p].regst.i] = p;
-        if (crosses(&l->spec, p))
-            set_crossing(l, p, &read, earlier, reads, &room);
+        if (l->way[p] == LINE_QUEUED)
+            set_crossing(l, p, &read, earlier, reads);
         ok = !read.failed;
     }
     free(last);
     free(earlier);
     free(reads);
     free(read.hash);
-    l->arrives = ok ? calloc(room + 1, sizeof *l->arrives) : NULL;
-    return l->arrives;
+    return ok;
 }
 
 /* A line whose link nobody measured needs a change that says all of it. */
@@ -424,24 +422,47 @@ weir_status lines_open(lines *l, const lines_spec *spec)
     weir_status status = check_carrier(spec);
     if (status)
         return status;
-    l->port = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->port);
+    l->way = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->way);
     l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
     l->ended = calloc(spec->workers + (size_t)1, sizeof *l->ended);
     l->out_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->out_free);
     l->in_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->in_free);
-    if (!l->port || !l->sends || !l->ended || !l->out_free || !l->in_free || !number_lines(l))
+    if (!l->way || !l->sends || !l->ended || !l->out_free || !l->in_free || !number_lines(l))
         status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     status = status ? status : check_links(l);
-    if (!status && !set_crossings(l))
+    if (!status && l->count && !set_crossings(l))
         status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     if (status)
         lines_close(l);
     return status;
 }
 
+weir_status lines_begin(lines *l, const uint32_t *slots)
+{
+    const weir_plan *plan = l->spec.plan;
+    uint64_t room = 0;
+    l->slots = slots;
+    memset(l->ended, 0, l->spec.workers * sizeof *l->ended);
+    memset(l->out_free, 0, plan->ranks * sizeof *l->out_free);
+    memset(l->in_free, 0, plan->ranks * sizeof *l->in_free);
+    for (uint32_t i = 0; i < l->count; i++)
+        l->lines[i].free_at = l->lines[i].arrived = l->lines[i].unfreed = l->lines[i].freed = 0;
+    for (uint32_t p = 0; l->count && p < plan->ports_count; p++) {
+        if (l->way[p] != LINE_QUEUED || l->port[p].leader != p)
+            continue;
+        l->port[p].first = room;
+        l->port[p].sent = 0;
+        room += slots_of(l, p);
+    }
+    free(l->arrives);
+    l->arrives = calloc(room + 1, sizeof *l->arrives);
+    return l->arrives ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", plan->ranks);
+}
+
 void lines_close(lines *l)
 {
     free(l->lines);
+    free(l->way);
     free(l->port);
     free(l->arrives);
     free(l->sends);

@@ -23,6 +23,9 @@
 #include "graph/time/change.h"
 #include "graph/time/rates.h"
 
+/* How messages of a port pass. */
+typedef enum line_way { LINE_IN_RANK, LINE_IN_MEMORY, LINE_QUEUED } line_way;
+
 /* From one rank to another that it shares no memory with. */
 typedef struct line {
     uint32_t from, to;
@@ -38,7 +41,6 @@ typedef struct lines_spec {
     uint32_t program;
     const weir_rates *rates;
     const changes *changes;
-    const uint32_t *slots;     /* by register */
     uint32_t per_host;         /* ranks; 0: all are on one host */
     const char *carrier;       /* "shm", "tcp", "ucx"; NULL: as above */
     bool no_key;
@@ -53,15 +55,17 @@ typedef struct lines {
     line *lines;               /* owned, as all arrays; by ranks */
     uint32_t count;
     uint64_t *out_free, *in_free; /* by host: when its link takes the next value, each way */
-    struct crossing {          /* by port */
-        uint32_t there, back;  /* the lines of its values and of its messages; PLAN_NONE: its ranks share memory, or are one */
+    uint8_t *way;              /* by port: line_way */
+    struct crossing {          /* by port, if there are lines */
+        uint32_t there, back;  /* the lines of its values and of its messages */
         uint32_t leader;       /* the first port of its rank that reads the same of the register, whose value passes */
         uint64_t bytes;        /* of a leader, as what follows: that are read */
         uint64_t sends, receives; /* ps that the producer's worker pays, and the reader's */
         uint64_t first;        /* in `arrives` */
         uint64_t sent;         /* values so far */
     } *port;
-    uint64_t *arrives;         /* by leader and slot: when a value is there */
+    const uint32_t *slots;     /* borrowed; by register */
+    uint64_t *arrives;         /* by leader and slot: when a value is there; NULL before lines_begin() */
     uint64_t *sends;           /* by register: ps that the producer's worker pays */
     uint64_t *ended;           /* by worker: its last firing */
 } lines;
@@ -69,6 +73,9 @@ typedef struct lines {
 /* E_ARGUMENT: there is no such carrier, it does not reach a rank, or the rates do not have it. E_MEMORY. */
 weir_status lines_open(lines *l, const lines_spec *spec);
 void lines_close(lines *l);
+
+/* Nothing is under way yet; registers have so many slots. Before the first message. E_MEMORY. */
+weir_status lines_begin(lines *l, const uint32_t *slots);
 
 /* How long a message of a port takes that is sent now; and without any other on its line. Picoseconds. */
 uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now);

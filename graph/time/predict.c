@@ -122,10 +122,10 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
     const plan_queue *queue = &p->plan->queues[of->queue.i];
     lines_ended(&p->lines, actor, end);
     record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
-    const weir_predicted_firing one = {text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
-                                       firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S};
-    if (p->opts->fired && actor < p->given->actors_count)
-        p->opts->fired(p->opts->ctx, &one);
+    if (!p->opts->fired || actor >= p->given->actors_count)
+        return;
+    p->opts->fired(p->opts->ctx, &(weir_predicted_firing){text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
+                                                          firing / of->fires, (double)begin / TIME_PS_S, (double)end / TIME_PS_S});
 }
 
 /* ---- the answer ---- */
@@ -216,15 +216,11 @@ weir_status prediction_play(prediction *p, const uint32_t *slots, clock_result *
 {
     const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
                              .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = slots};
-    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = p->rates, .changes = &p->changes, .slots = slots,
-                                .per_host = (uint32_t)p->opts->per_host, .carrier = p->opts->carrier, .no_key = p->opts->no_key,
-                                .computing = p->computing, .worker = p->worker, .workers = p->workers, .call = p->call};
     *played = (clock_result){0};
     *period = (period_result){0};
     p->firing_count = 0;
-    lines_close(&p->lines);
     weir_status status = durations_begin(&p->durations, slots, p->workers);
-    status = status ? status : lines_open(&p->lines, &between);
+    status = status ? status : lines_begin(&p->lines, slots);
     status = status ? status : clock_play(&spec, played);
     if (!status && p->failed)
         status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played->firings);
@@ -275,6 +271,10 @@ weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rat
     status = status ? status : deal_workers(p);
     uint32_t *const worker = p->worker;
     status = status ? status : durations_open(&p->durations, p->plan, rates, worker, p->workers);
+    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = rates, .changes = &p->changes,
+                                .per_host = (uint32_t)opts->per_host, .carrier = opts->carrier, .no_key = opts->no_key,
+                                .computing = p->computing, .worker = worker, .workers = p->workers, .call = p->call};
+    status = status ? status : lines_open(&p->lines, &between);
     p->worker = worker; /* a static analyser loses sight of it behind a call that is given a part of p */
     if (!status)
         leave_hosts(p);
