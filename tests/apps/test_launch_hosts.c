@@ -1,6 +1,7 @@
 /* tests/apps/test_launch_hosts.c: weir launch on other hosts, the folders in memory that it makes and removes, and secrets. */
 #include "tests/apps/launcher.h"
 
+#include "graph/time/rates.h"
 #include "tests/support/secret.h"
 
 TestSuite(launch_hosts, .init = make_folder, .fini = remove_folder, .timeout = 60);
@@ -329,6 +330,51 @@ Test(launch_hosts, a_file_that_holds_no_secret_is_refused)
     expect_wrong("umask 077; echo short >$T/key; " LAUNCH "-n 1 --key $T/key -- true", "holds no key");
     expect_wrong("chmod 644 $T/key; " LAUNCH "-n 1 --key $T/key -- true", "is open to others (mode 644)");
     expect_wrong(LAUNCH "-n 1 --key /nowhere -- true", "cannot read /nowhere: No such file or directory");
+}
+
+/* ---- rates ---- */
+
+static void write_rates(uint64_t cores)
+{
+    char path[64];
+    weir_rates *rates = rates_new();
+    cr_assert_not_null(rates);
+    rates->cores = cores;
+    snprintf(path, sizeof path, "%s/rates", folder);
+    cr_assert_eq(weir_rates_save(rates, path), WEIR_OK, "%s", weir_error());
+    weir_rates_free(rates);
+}
+
+#define TELL_RATES "sh -c 'sed -n \"s/^machine//p\" $WEIR_RATES; echo $WEIR_RATES >>$T/folders'"
+
+Test(launch_hosts, every_rank_has_the_rates_of_the_launcher)
+{
+    const char *const ways[] = {"WEIR_RSH=$T/rsh WEIR_RATES=/nowhere " LAUNCH "--rates $T/rates --hosts a:2,localhost:2 -- " TELL_RATES,
+                                "WEIR_RSH=$T/rsh WEIR_RATES=$T/rates " LAUNCH "--hosts a:2,localhost:2 -- " TELL_RATES};
+    if (!has_memory())
+        cr_skip_test("no /dev/shm");
+    write_rates(3);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        expect_status(ways[i], 0);
+        cr_expect_eq(count_text(output, " cores=3 level="), 4, "%s: %s%s", ways[i], output, errors);
+        expect_folders(3, false, 0); /* a file for each rank elsewhere, one for all that are here */
+        unlink_file("folders");
+    }
+}
+
+Test(launch_hosts, ranks_that_start_again_have_the_rates_that_the_launcher_read)
+{
+    write_rates(3);
+    expect_status("WEIR_RSH=$T/rsh " LAUNCH "--restarts 1 --rates $T/rates --hosts a,localhost -- sh -c '"
+                  "sed -n \"s/^machine//p\" $WEIR_RATES; [ $WEIR_GENERATION = 1 ] && exit; echo other >$T/rates; sleep 0.5; "
+                  "[ $RANK = 1 ] && kill -KILL $$; sleep 300'", 0);
+    cr_expect_eq(count_text(output, " cores=3 level="), 4, "%s%s", output, errors);
+}
+
+Test(launch_hosts, a_file_that_holds_no_rates_is_refused)
+{
+    expect_wrong(LAUNCH "-n 2 --rates /nowhere -- true", "weir launch: --rates: /nowhere: cannot be read: No such file or directory");
+    expect_wrong("echo x >$T/rates; WEIR_RATES=$T/rates " LAUNCH "-n 2 -- true", "it is no file of rates");
 }
 
 /* ---- its key ---- */

@@ -1,4 +1,5 @@
 /* tests/apps/test_predict.c: `weir measure` and `weir predict`, run as a user runs them. Times are not judged. */
+#include "graph/time/rates.h"
 #include "tests/apps/shell.h"
 #include "tests/support/json.h"
 
@@ -23,6 +24,33 @@ Test(predict, two_ranks_measure_their_line_and_a_plan_is_predicted_over_it)
     must_run("weir predict $T/plan --rates $T/both.rates --ranks 2 --per-host 1 --trace $T/trace && grep -q traceEvents $T/trace");
     must_run("weir predict $T/plan --rates $T/both.rates --ranks 2");
     cr_expect(!strstr(output, "line from"), "ranks of a host share memory: %s", output);
+}
+
+/* A machine on which a firing takes 10 us beside its kernels, and a message 1 us in a process and 2 us between two. */
+static void write_rates(uint64_t cores)
+{
+    weir_rates *rates = rates_new();
+    cr_assert_not_null(rates);
+    rates->cores = cores;
+    rates->same = 10000000;
+    rates->worker = 1000000;
+    rates->process = 2000000;
+    cr_assert_eq(weir_rates_save(rates, folder_path("rates")), WEIR_OK, "%s", weir_error());
+    weir_rates_free(rates);
+}
+
+#define TRAIN APPS_BIN "/weir-gpt --layers 1 --dim 16 --heads 2 --seq 8 --batch 4 --dp 2 --steps 2 --sample 0 --text README.md "
+
+Test(predict, ranks_train_with_the_rates_of_their_launcher)
+{
+    write_rates(2);
+    must_run("weir launch --rates $T/rates -n 2 -- " TRAIN "--plan $T/plan 2>&1 && "
+             "weir show $T/plan | grep \"compiled with rates $(sed -n 's/^hash //p' $T/rates)\"");
+    cr_expect(strstr(output, "was predicted"), "%s", output);
+    must_run("! WEIR_RATES=$T/rates weir launch -n 2 -- sh -c '[ $RANK = 0 ] || unset WEIR_RATES; exec " TRAIN "' 2>&1");
+    cr_expect(strstr(output, " on rank 0 and none on rank 1; give all ranks the same, as weir launch --rates RATES does"), "%s", output);
+    must_run("! weir launch -n 2 -- " TRAIN "--rates $T/none 2>&1");
+    cr_expect(strstr(output, "none: cannot be read: No such file or directory; weir launch --rates RATES gives its file to all ranks"), "%s", output);
 }
 
 Test(predict, what_cannot_be_predicted_or_measured_is_one_sentence)

@@ -302,7 +302,7 @@ static void add_rates(struct text *text, uint64_t ours, uint64_t theirs, uint32_
         text_print(one, sizeof one, "%016" PRIx64, ours);
     if (theirs)
         text_print(other, sizeof other, "%016" PRIx64, theirs);
-    text_add(text, ", rates: %s on rank 0 and %s on rank %" PRIu32 "; give all ranks the same (.rates, --rates or WEIR_RATES)", one, other, rank);
+    text_add(text, ", rates: %s on rank 0 and %s on rank %" PRIu32 "; give all ranks the same, as weir launch --rates RATES does", one, other, rank);
 }
 
 static void add_numbers(struct text *text, const struct meet_plan *a, const struct meet_plan *b, uint32_t rank)

@@ -115,13 +115,28 @@ static int compile_with(trainer *t, weir_graph *graph, const weir_rates *rates)
     return predict(t, rates);
 }
 
+/* --rates, else the file that weir_compile() would take by itself. */
+static const char *rates_path(const trainer *t)
+{
+    const char *named = getenv("WEIR_RATES");
+    return t->opts.rates ? t->opts.rates : named && *named ? named : NULL;
+}
+
+static int rates_failed(const trainer *t)
+{
+    options_wrong(t->program, "%s: %s%s", t->opts.rates ? "--rates" : "WEIR_RATES", options_error(t->program),
+                  weir_world_size() > 1 ? "; weir launch --rates RATES gives its file to all ranks" : "");
+    return 1;
+}
+
 static int compile(trainer *t, weir_graph *graph)
 {
-    weir_rates *rates = t->opts.rates ? weir_rates_load(t->opts.rates) : NULL;
-    const bool loaded = rates || !t->opts.rates;
+    const char *path = rates_path(t);
+    weir_rates *rates = path ? weir_rates_load(path) : NULL;
+    const bool loaded = rates || !path;
     if (!loaded)
         weir_graph_free(graph);
-    const int status = loaded ? compile_with(t, graph, rates) : options_failed(t->program);
+    const int status = loaded ? compile_with(t, graph, rates) : rates_failed(t);
     weir_rates_free(rates);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "apps/weir/command.h"
 #include "apps/weir/launch/key.h"
 #include "apps/weir/launch/watch.h"
+#include "graph/time/rates.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,7 +35,7 @@ static const char program[] = "weir launch";
 
 typedef struct launch_opts {
     int ranks, devices, port, restarts, least;
-    const char *hosts, *address, *carriers, *key_file, *ranks_file;
+    const char *hosts, *address, *carriers, *key_file, *ranks_file, *rates;
     double liveness, stall, join; /* NAN: not given */
     bool insecure, no_prefix;
 } launch_opts;
@@ -176,6 +177,26 @@ static int set_key(settings *s, const launch_opts *opts, const launch_snapshots 
     return status;
 }
 
+/* Reads the file of rates once, the user's or that of WEIR_RATES, and writes it into the launcher's own folder: all generations
+ * compile with the same. *text, which the caller frees, is for other hosts; NULL: there is none. Returns as set_key(). */
+static int set_rates(settings *s, const launch_opts *opts, const launch_snapshots *folder, char **text)
+{
+    size_t bytes;
+    char file[VALUE_BYTES];
+    const char *named = getenv("WEIR_RATES"), *path = opts->rates ? opts->rates : named && *named ? named : NULL;
+    if (!path)
+        return -1;
+    weir_rates *rates = weir_rates_load(path);
+    if (!rates)
+        return options_wrong(program, "%s: %s", opts->rates ? "--rates" : "WEIR_RATES", options_error(program));
+    snprintf(file, sizeof file, "%s/rates", folder->here);
+    *text = rates_text(rates, &bytes);
+    const bool kept = *text && *folder->here && !weir_rates_save(rates, file);
+    weir_rates_free(rates);
+    set_text(s, "WEIR_RATES", file);
+    return kept ? -1 : options_wrong(program, "cannot keep the rates of %s for the ranks in %s", path, *folder->here ? file : "/dev/shm or /tmp");
+}
+
 /* How long a rank takes at most to notice that another is lost. */
 static double liveness(const launch_opts *opts)
 {
@@ -211,7 +232,7 @@ static int launch(const launch_opts *opts, char **argv)
 {
     const char *shell = getenv("WEIR_RSH");
     launch_snapshots snapshots = {.keepers = NULL};
-    char key[VALUE_BYTES] = "";
+    char key[VALUE_BYTES] = "", *rates = NULL;
     announcer t = {.opts = opts};
     launch_pool pool;
     launch_job job = {.name = program, .argv = argv, .settings = t.s.list, .prefix = !opts->no_prefix,
@@ -226,12 +247,15 @@ static int launch(const launch_opts *opts, char **argv)
         launch_snapshots_remove_stale();
         launch_snapshots_open(&snapshots, opts->restarts || opts->ranks_file ? job.token + strlen(TOKEN_BEGIN) : NULL);
         status = set_key(&t.s, opts, &snapshots, key);
+        status = status < 0 ? set_rates(&t.s, opts, &snapshots, &rates) : status;
+        job.rates = rates;
         t.s.lasting = t.s.count;
     }
     if (status < 0)
         status = launch_watch(&job, &pool);
     launch_pool_close(&pool);
     launch_snapshots_close(&snapshots);
+    free(rates);
     return status;
 }
 
@@ -256,6 +280,8 @@ int command_launch(int argc, char **argv)
         {"--join", OPTIONS_REAL, &o.join, .min = 0.1, .max = 86400, .help = "seconds to wait for all ranks"},
         {"--key", OPTIONS_TEXT, &o.key_file, .value = "FILE", .file = OPTIONS_READS,
          .help = "file with a secret, from weir keygen; default: a new secret"},
+        {"--rates", OPTIONS_TEXT, &o.rates, .value = "RATES", .file = OPTIONS_READS,
+         .help = "file of weir measure that every rank compiles with, on other hosts too; default: $WEIR_RATES"},
         {"--insecure", OPTIONS_FLAG, &o.insecure, .help = "use no secret: connections are not encrypted, between hosts too"},
         {"--address", OPTIONS_TEXT, &o.address, .value = "HOST", .help = "address of rank 0's host, as other hosts see it"},
         {"--port", OPTIONS_INT, &o.port, .min = 1, .max = 65535, .help = "rank 0's port; default: a random one"},

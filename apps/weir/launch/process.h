@@ -36,6 +36,7 @@ typedef struct launch_job {
     const launch_setting *settings; /* ends at name NULL */
     launch_snapshots *snapshots; /* folders that ranks are told of */
     const char *key;        /* the file with the session's secret; "": none */
+    const char *rates;      /* the text of a file of rates for other hosts; NULL: none */
     void (*tell)(void *ctx, const struct launch_job *job); /* brings them up to date for a generation */
     void *tell_ctx;
     bool prefix;            /* lines say whose they are */

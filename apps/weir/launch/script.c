@@ -125,13 +125,24 @@ static void write_environment(FILE *to, const launch_job *job, int rank)
 static void write_key(FILE *to, const launch_job *job)
 {
     char secret[WEIR_KEY_BYTES] = "";
-    fputs("weir_key=\n", to);
+    fputs("weir_key= weir_rates=\n", to);
     if (*job->key && launch_key_read(job->name, job->key, secret) < 0) {
         fputs("weir_key=$(mktemp \"${WEIR_SNAPSHOTS:-/dev/shm}/weir-key-XXXXXX\" 2>/dev/null || mktemp)\necho ", to);
         quote(to, secret);
         fputs(" >\"$weir_key\"\nexport WEIR_KEY_FILE=\"$weir_key\"\n", to);
     }
     explicit_bzero(secret, sizeof secret);
+}
+
+/* A file beside that of the key. No line of rates is like the one that ends them here. */
+static void write_rates(FILE *to, const launch_job *job)
+{
+    if (!job->rates)
+        return;
+    fputs("weir_rates=$(mktemp \"${WEIR_SNAPSHOTS:-/dev/shm}/weir-rates-XXXXXX\" 2>/dev/null || mktemp)\n"
+          "cat >\"$weir_rates\" <<'weir rates end'\n", to);
+    fputs(job->rates, to);
+    fputs("weir rates end\nexport WEIR_RATES=\"$weir_rates\"\n", to);
 }
 
 static void write_directory(FILE *to)
@@ -153,7 +164,7 @@ static void write_program(FILE *to, const launch_job *job)
           "trap : " SIGNALS "\n"
           "( trap '' " SIGNALS "\n"
           "while read -r signal; do kill -s \"$signal\" 0; done\n"
-          "rm -f \"$weir_key\"\n"
+          "rm -f \"$weir_key\" \"$weir_rates\"\n"
           "kill -s KILL 0 ) <&3 >/dev/null 3<&- 4>&- &\n",
           to);
     fprintf(to, "( exec sh -c 'echo \"%s pid $$\" >&2; exec \"$@\"' sh", job->token);
@@ -163,7 +174,7 @@ static void write_program(FILE *to, const launch_job *job)
     }
     fputs(" </dev/null 2>&4 3<&- 4>&- )\n"
           "status=$?\n"
-          "rm -f \"$weir_key\"\n",
+          "rm -f \"$weir_key\" \"$weir_rates\"\n",
           to);
     fprintf(to, "echo \"%s status $status\" >&4\nexit $status\n", job->token);
 }
@@ -181,6 +192,7 @@ char *launch_script_write(const launch_job *job, int rank, size_t *bytes)
     write_directory(to);
     write_environment(to, job, rank);
     write_key(to, job);
+    write_rates(to, job);
     write_program(to, job);
     fputs("}\n", to);
     bool failed = ferror(to);

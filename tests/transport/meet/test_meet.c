@@ -252,7 +252,7 @@ Test(meeting, names_the_rates_that_differ)
     cr_assert(rates_hash(rates, &hash));
     weir_rates_free(rates);
     snprintf(wanted, sizeof wanted, "rank 2 has rank 0's graph, but compiled it with other options, rates: none on rank 0 and %016llx on rank 2; "
-             "give all ranks the same (.rates, --rates or WEIR_RATES)", (unsigned long long)hash);
+             "give all ranks the same, as weir launch --rates RATES does", (unsigned long long)hash);
     differ((struct model){.cores = 3}, wanted);
 }
 
