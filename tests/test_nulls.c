@@ -360,6 +360,7 @@ Test(nulls, arguments_of_sessions)
     cr_expect_eq(weir_session_params(s, NULL, 4), 2);
     weir_session_get_stats(s, NULL);
     REFUSED(weir_session_link(s, 0, NULL));
+    REFUSED(weir_session_predict(s, NULL, NULL));
     cr_expect_null(weir_session_open(plan, .bindings = (weir_binding[]){{.name = "x"}, {.name = NULL}}));
     cr_expect_eq(weir_session_close(s), WEIR_OK);
     weir_plan_free(plan);

@@ -164,7 +164,7 @@ int command_predict(int argc, char **argv)
         {"--workers", OPTIONS_INT, &opts.workers, .min = 1, .max = 4096, .help = "threads of each rank [one per device, at most the measured cores]"},
         {"--ranks", OPTIONS_INT, &opts.ranks, .min = 1, .max = 4096, .help = "processes, to which devices are dealt in order [the plan's]"},
         {"--per-host", OPTIONS_INT, &opts.per_host, .min = 1, .max = 4096, .help = "ranks of each host [all]"},
-        {"--carrier", OPTIONS_TEXT, &opts.carrier, .value = "shm|tcp|ucx", .help = "between ranks [shm on a host, tcp between hosts]"},
+        {"--carrier", OPTIONS_TEXT, &opts.carrier, .value = "LIST", .help = "carriers between ranks: a list of shm,ipc,tcp,ucx [shm,tcp]"},
         {"--no-key", OPTIONS_FLAG, &opts.no_key, .help = "lines between ranks are not encrypted, as with WEIR_INSECURE"},
         {"--set", OPTIONS_LIST, &set, .value = "X=VALUE",
          .help = "what if: 'bandwidth=10Gbit', 'latency=200us', 'slots(NAME)=3', 'speed(cpu:3)=0.5', 'workers(RANK)=1'"},

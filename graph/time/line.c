@@ -18,14 +18,30 @@ static bool on_one_host(const lines_spec *s, uint32_t a, uint32_t b)
     return !s->per_host || a / s->per_host == b / s->per_host;
 }
 
+static const char *after_comma(const char *list)
+{
+    const char *comma = strchr(list, ',');
+    return comma ? comma + 1 : NULL;
+}
+
+/* Whether the list names this carrier; without one it is "shm,tcp". */
+static bool may_use(const lines_spec *s, const char *carrier)
+{
+    const size_t length = strlen(carrier);
+    for (const char *at = s->carrier ? s->carrier : "shm,tcp"; at; at = after_comma(at))
+        if (strcspn(at, ",") == length && !strncmp(at, carrier, length))
+            return true;
+    return false;
+}
+
 static bool share_memory(const lines_spec *s, uint32_t a, uint32_t b)
 {
-    return on_one_host(s, a, b) && (!s->carrier || !strcmp(s->carrier, "shm"));
+    return on_one_host(s, a, b) && may_use(s, "shm");
 }
 
 static time_carrier carrier_of(const lines_spec *s)
 {
-    const bool ucx = s->carrier && !strcmp(s->carrier, "ucx");
+    const bool ucx = may_use(s, "ucx");
     return s->no_key ? (ucx ? TIME_UCX : TIME_TCP) : ucx ? TIME_UCX_KEY : TIME_TCP_KEY;
 }
 
@@ -397,7 +413,7 @@ static weir_status check_links(const lines *l)
     for (uint32_t i = 0; i < l->count; i++) {
         const uint32_t from = l->lines[i].from, to = l->lines[i].to;
         const bool near = on_one_host(s, from, to);
-        if (s->carrier && !strcmp(s->carrier, "shm") && !near)
+        if (!near && !may_use(s, "tcp") && !may_use(s, "ucx"))
             return error_set(WEIR_E_ARGUMENT, "%s: shared memory does not reach from rank %u to rank %u on another host; choose tcp or ucx", s->call,
                              from, to);
         if (share_memory(s, from, to) || measured(s, from, to) || (s->changes->bits_s && s->changes->has_latency))
@@ -411,9 +427,16 @@ static weir_status check_links(const lines *l)
 
 static weir_status check_carrier(const lines_spec *s)
 {
-    if (!s->carrier || !strcmp(s->carrier, "shm") || !strcmp(s->carrier, "tcp") || !strcmp(s->carrier, "ucx"))
-        return WEIR_OK;
-    return error_set(WEIR_E_ARGUMENT, "%s: there is no carrier \"%s\"; allowed: shm, tcp, ucx", s->call, s->carrier);
+    static const char *const names[] = {"shm", "ipc", "tcp", "ucx"};
+    for (const char *at = s->carrier; at; at = after_comma(at)) {
+        const size_t length = strcspn(at, ",");
+        bool found = false;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            found |= strlen(names[i]) == length && !strncmp(at, names[i], length);
+        if (!found)
+            return error_set(WEIR_E_ARGUMENT, "%s: there is no carrier \"%.*s\"; allowed: shm, ipc, tcp, ucx", s->call, (int)length, at);
+    }
+    return WEIR_OK;
 }
 
 weir_status lines_open(lines *l, const lines_spec *spec)

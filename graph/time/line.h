@@ -1,7 +1,7 @@
 /* graph/time/line.h: how long messages between workers take: in one process, between processes of a host, and over a link.
  *
- *     ranks of one host      share memory, unless a carrier is chosen: a message takes as long as from process to process
- *     ranks of two hosts     a line each way over TCP with a key, unless another carrier is chosen
+ *     ranks of one host      share memory, unless carriers are chosen without it: a message takes as long as from process to process
+ *     ranks of two hosts     a line each way over TCP with a key, or over UCX if the carriers include it
  *
  * A line is a queue. Lines between hosts also share the link of each host, which is a queue each way: so two lines of a host that are busy
  * both have half of it. A value occupies them for as long as a stream needs per value (graph/time/link.h), behind the values that were sent
@@ -42,7 +42,7 @@ typedef struct lines_spec {
     const weir_rates *rates;
     const changes *changes;
     uint32_t per_host;         /* ranks; 0: all are on one host */
-    const char *carrier;       /* "shm", "tcp", "ucx"; NULL: as above */
+    const char *carrier;       /* a list of "shm", "ipc", "tcp", "ucx"; NULL: "shm,tcp" */
     bool no_key;
     const uint32_t *computing; /* by rank: workers that compute */
     const uint32_t *worker;    /* by queue */

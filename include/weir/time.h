@@ -14,6 +14,7 @@
 #define WEIR_TIME_H
 
 #include <weir/plan.h>
+#include <weir/session.h>
 
 WEIR_C_BEGIN
 
@@ -68,7 +69,8 @@ typedef struct weir_predict_opts {
     void *ctx;           /* of fired */
     int ranks;           /* processes that the devices are dealt to, in rank order [the plan's: one, if it was not spread] */
     int per_host;        /* ranks of each host, in rank order [all] */
-    const char *carrier; /* of values between ranks, "shm", "tcp" or "ucx" [shm on a host, tcp between hosts] */
+    const char *carrier; /* that values between ranks may take, a list as in WEIR_CARRIER: of those that reach the first of shm, ucx,
+                            and tcp, for which ipc counts too ["shm,tcp"] */
     bool no_key;         /* lines are not encrypted [with a key, as sessions] */
 } weir_predict_opts;
 
@@ -120,6 +122,12 @@ typedef struct weir_prediction {
 #define weir_predict(plan, rates, prediction, ...) \
     weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);
+
+/* Predicts the time of a step as this session runs it: with its workers, on its ranks and hosts, over its carriers, with or without a key.
+ * Each rank may ask; the others need not. Texts are the session's, until it is closed. Errors as weir_predict(); E_UNSUPPORTED also:
+ * some hosts have more ranks than others, or ranks of one host do not follow each other; or weir_plan_load_part() gave this rank its part
+ * of the plan. E_STATE. */
+weir_status weir_session_predict(weir_session *session, const weir_rates *rates, weir_prediction *prediction);
 
 enum { WEIR_SLOTS_CHANGES = 64 };
 

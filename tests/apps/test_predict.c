@@ -26,15 +26,18 @@ Test(predict, two_ranks_measure_their_line_and_a_plan_is_predicted_over_it)
     cr_expect(!strstr(output, "line from"), "ranks of a host share memory: %s", output);
 }
 
-/* A machine on which a firing takes 10 us beside its kernels, and a message 1 us in a process and 2 us between two. */
+/* A machine on which a firing takes 10 us beside its kernels, and a message 1 us in a process, 2 ms between two, and 5 ms over TCP. */
 static void write_rates(uint64_t cores)
 {
+    const time_curve slow = {1, {64}, {5000000000}}, quick = {1, {64}, {1000000}};
+    const time_link link = {.once = slow, .stream = quick, .sends = quick, .receives = quick};
     weir_rates *rates = rates_new();
     cr_assert_not_null(rates);
     rates->cores = cores;
     rates->same = 10000000;
     rates->worker = 1000000;
-    rates->process = 2000000;
+    rates->process = 2000000000;
+    rates->links[TIME_LOOPBACK][TIME_TCP_KEY] = rates->links[TIME_HOSTS][TIME_TCP] = link;
     cr_assert_eq(weir_rates_save(rates, folder_path("rates")), WEIR_OK, "%s", weir_error());
     weir_rates_free(rates);
 }
@@ -53,13 +56,47 @@ Test(predict, ranks_train_with_the_rates_of_their_launcher)
     cr_expect(strstr(output, "none: cannot be read: No such file or directory; weir launch --rates RATES gives its file to all ranks"), "%s", output);
 }
 
+/* The prediction that ranks print is that of weir predict with these options; the others give another. */
+static void expect_predicted(const char *launch, const char *same, const char *others)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "predicted() { weir predict $T/plan --rates $T/rates --json $1 | sed -n 's/.*\"step_s\": \\(.*\\),/\\1/p' | awk '{ printf \"%%.2f\", 1000 * $1 }'; }; "
+             "%s " TRAIN "--plan $T/plan --rates $T/rates >$T/log 2>&1 || cat $T/log; "
+             "told=$(sed -n 's/.* took .* ms, and \\(.*\\) ms was predicted/\\1/p' $T/log); "
+             "[ \"$told\" ] && [ $told = $(predicted '%s') ] && [ $told != $(predicted '%s') ] || { cat $T/log; echo $told $(predicted '%s') $(predicted '%s'); false; }",
+             launch, same, others, same, others);
+    must_run(command);
+}
+
+Test(predict, ranks_predict_the_plan_as_they_run_it)
+{
+    write_rates(2);
+    expect_predicted("weir launch --no-prefix -n 2 -- ", "--ranks 2", "");
+    expect_predicted("weir launch --no-prefix -n 2 --carrier ipc,tcp -- ", "--ranks 2 --carrier tcp", "--ranks 2");
+    expect_predicted("", "", "--ranks 2");
+    must_run("weir launch --no-prefix -n 2 --carrier tcp --insecure -- " TRAIN "--rates $T/rates");
+    cr_expect(strstr(output, "no time of a step was predicted: weir_session_predict: the rates have no link loopback tcp from rank 0 to rank 1"), "%s", output);
+}
+
+/* Ranks in process namespaces of their own take each other for other hosts. */
+Test(predict, ranks_on_other_hosts_are_predicted_there)
+{
+    if (run("unshare -Upf true"))
+        cr_skip_test("no namespaces");
+    write_rates(2);
+    expect_predicted("weir launch --no-prefix --insecure -n 2 -- unshare -Upf ", "--ranks 2 --per-host 1 --no-key", "--ranks 2");
+    must_run("weir launch --no-prefix --insecure -n 3 -- sh -c '[ $RANK = 1 ] && exec unshare -Upf \"$@\"; exec \"$@\"' sh " TRAIN "--rates $T/rates");
+    cr_expect(strstr(output, "no time of a step was predicted: weir_session_predict: each host must have as many ranks"), "%s", output);
+}
+
 Test(predict, what_cannot_be_predicted_or_measured_is_one_sentence)
 {
     must_run(GPT "weir measure --no-links --noisy -o $T/link.rates");
     must_run("! weir predict $T/plan --rates $T/link.rates --ranks 2 --carrier tcp 2>&1");
     cr_expect(strstr(output, "weir predict: weir_predict: the rates have no link loopback tcp+key from rank 0 to rank 1"), "%s", output);
     must_run("! weir predict $T/plan --rates $T/link.rates --carrier pigeon 2>&1");
-    cr_expect(strstr(output, "there is no carrier \"pigeon\"; allowed: shm, tcp, ucx"), "%s", output);
+    cr_expect(strstr(output, "there is no carrier \"pigeon\"; allowed: shm, ipc, tcp, ucx"), "%s", output);
     must_run("! weir measure --between -o $T/x 2>&1");
     cr_expect(strstr(output, "--between needs two ranks, not 1"), "%s", output);
     must_run("! weir measure $T/plan --between -o $T/x 2>&1");

@@ -84,17 +84,7 @@ static bool verify(trainer *t, const weir_graph *graph)
     return true;
 }
 
-static int predict(trainer *t, const weir_rates *rates)
-{
-    weir_prediction p = {0};
-    if (!rates || !ranks_first())
-        return -1;
-    const bool ok = !weir_predict(t->plan, rates, &p, .workers = t->opts.workers);
-    t->predicted = p.step_s;
-    return ok ? -1 : options_failed(t->program);
-}
-
-static int compile_with(trainer *t, weir_graph *graph, const weir_rates *rates)
+static int compile_graph(trainer *t, weir_graph *graph)
 {
     bool right = true;
     if (graph)
@@ -103,7 +93,7 @@ static int compile_with(trainer *t, weir_graph *graph, const weir_rates *rates)
                                .snapshot = saver_saves(&t->saver), .precision = precision(&t->opts),
                                .no_fusion = t->opts.no_fusion, .per_host = t->opts.per_host,
                                .link = t->opts.link, .keep_graph = t->opts.with_graph,
-                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS, .rates = rates);
+                               .reduce = t->opts.fast_reduce ? WEIR_FAST : WEIR_SAME_BITS, .rates = t->rates);
     if (graph)
         right = verify(t, graph);
     weir_graph_free(graph);
@@ -112,7 +102,7 @@ static int compile_with(trainer *t, weir_graph *graph, const weir_rates *rates)
     if (!t->plan || !right || (t->opts.plan && ranks_first() && weir_plan_save(t->plan, t->opts.plan)))
         return options_failed(t->program);
     tell_limit(t);
-    return predict(t, rates);
+    return -1;
 }
 
 /* --rates, else the file that weir_compile() would take by itself. */
@@ -132,13 +122,11 @@ static int rates_failed(const trainer *t)
 static int compile(trainer *t, weir_graph *graph)
 {
     const char *path = rates_path(t);
-    weir_rates *rates = path ? weir_rates_load(path) : NULL;
-    const bool loaded = rates || !path;
-    if (!loaded)
-        weir_graph_free(graph);
-    const int status = loaded ? compile_with(t, graph, rates) : rates_failed(t);
-    weir_rates_free(rates);
-    return status;
+    t->rates = path ? weir_rates_load(path) : NULL;
+    if (t->rates || !path)
+        return compile_graph(t, graph);
+    weir_graph_free(graph);
+    return rates_failed(t);
 }
 
 /* ---- during ---- */
@@ -353,6 +341,19 @@ static void print_link(const trainer *t)
                 link.full ? "" : "; it may carry more, as there was never more to send");
 }
 
+/* As the session ran it, on all its ranks. A plan may run where no times are known, as over a link that nobody measured. */
+static void print_predicted(const trainer *t)
+{
+    weir_prediction p;
+    const int steps = t->done - t->first;
+    if (!t->rates || steps <= 0)
+        return;
+    if (weir_session_predict(t->session, t->rates, &p))
+        fprintf(stderr, "no time of a step was predicted: %s\n", options_error(t->program));
+    else
+        fprintf(stderr, "a step took %.2f ms, and %.2f ms was predicted\n", 1e3 * t->seconds / steps, 1e3 * p.step_s);
+}
+
 static void print_summary(const trainer *t)
 {
     char time[32], planned[32], arenas[32], peak[32], base[32];
@@ -368,8 +369,7 @@ static void print_summary(const trainer *t)
             weir_world_size() > 1 ? " of rank 0" : "", measure_bytes_text(t->stats.planned_bytes, planned),
             measure_bytes_text(t->stats.arena_bytes, arenas), measure_bytes_text(t->peak_rss, peak),
             measure_bytes_text(t->base_rss, base));
-    if (t->predicted > 0 && t->done > t->first)
-        fprintf(stderr, "a step took %.2f ms, and %.2f ms was predicted\n", 1e3 * t->seconds / (t->done - t->first), 1e3 * t->predicted);
+    print_predicted(t);
     if (t->skipped)
         fprintf(stderr, "%lld step%s skipped: the norm of the gradients was not finite, so nothing was updated\n",
                 (long long)t->skipped, t->skipped == 1 ? " was" : "s were");
@@ -466,6 +466,8 @@ int trainer_end(trainer *t, int status)
     if (trainer_log_close(t) && !status)
         status = OPTIONS_WRONG;
     weir_plan_free(t->plan);
+    weir_rates_free(t->rates);
+    t->rates = NULL;
     t->session = NULL;
     t->plan = NULL;
     return status;

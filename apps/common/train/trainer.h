@@ -155,7 +155,7 @@ typedef struct trainer {
     double norm[NORMS_MAX];  /* of its gradients; NAN if the step was skipped */
     double judged;           /* what the judge said last; NAN before it */
     int judged_at;           /* steps that were done then */
-    double predicted;        /* seconds of a step; 0: nobody asked */
+    weir_rates *rates;       /* owned; NULL: nobody asked for a prediction */
     double seconds;          /* of all steps of this process together */
     uint64_t base_rss;       /* before the session was opened */
     uint64_t peak_rss;       /* after training */
