@@ -1,7 +1,7 @@
 /* weir predict: how long a step of a plan takes on a machine that was measured. */
-#include "actors/watch/trace.h"
 #include "apps/common/measure.h"
 #include "apps/weir/command.h"
+#include "apps/weir/traces.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -92,40 +92,6 @@ static weir_status predict_slots(const weir_plan *plan, const weir_rates *rates,
     return weir_predict_slots_at(plan, rates, print_slots, NULL, &opts);
 }
 
-/* ---- the trace ---- */
-
-enum { TRACE_EVENTS = 1 << 20 }; /* the last ones are kept */
-
-static void record(void *ctx, const weir_predicted_firing *f)
-{
-    const int64_t begin = (int64_t)(1e9 * f->begin_s);
-    trace_add(ctx, (struct trace_event){.start_ns = begin, .ns = (int64_t)(1e9 * f->end_s) - begin, .step = f->step, .actor = (uint32_t)f->number,
-                                        .micro = (uint32_t)f->micro});
-}
-
-static weir_status write_trace(const struct trace *trace, struct trace_file *file, const weir_plan *plan)
-{
-    trace_begin(file, plan, "predicted");
-    trace_write(trace, file, plan, 0);
-    return trace_end(file);
-}
-
-static weir_status predict(const weir_plan *plan, const weir_rates *rates, weir_predict_opts opts, const char *path, weir_prediction *p)
-{
-    struct trace trace = {.events = NULL};
-    struct trace_file file = {.to = NULL};
-    weir_status status = path ? trace_file_open(&file, path) : WEIR_OK;
-    status = status || !path ? status : trace_open(&trace, TRACE_EVENTS);
-    opts.fired = path ? record : NULL;
-    opts.ctx = &trace;
-    status = status ? status : weir_predict_at(plan, rates, p, &opts);
-    if (path && !status)
-        status = write_trace(&trace, &file, plan);
-    trace_file_drop(&file);
-    trace_close(&trace);
-    return status;
-}
-
 /* ---- JSON ---- */
 
 static int print_json(const weir_prediction *p)
@@ -167,7 +133,7 @@ int command_predict(int argc, char **argv)
         {"--carrier", OPTIONS_TEXT, &opts.carrier, .value = "LIST", .help = "carriers between ranks: a list of shm,ipc,tcp,ucx [shm,tcp]"},
         {"--no-key", OPTIONS_FLAG, &opts.no_key, .help = "lines between ranks are not encrypted, as with WEIR_INSECURE"},
         {"--set", OPTIONS_LIST, &set, .value = "X=VALUE",
-         .help = "what if: 'bandwidth=10Gbit', 'latency=200us', 'slots(NAME)=3', 'speed(cpu:3)=0.5', 'workers(RANK)=1'"},
+         .help = "what if: 'bandwidth=10Gbit', 'latency=200us', 'slots(NAME)=3', 'speed(NAME)=2' of a device, actor, op or kernel, 'workers(RANK)=1'"},
         {"--explain", OPTIONS_FLAG, &explains, .help = "print the cycle of firings that bounds the step"},
         {"--pareto", OPTIONS_FLAG, &pareto, .help = "print bytes and seconds with fewer and more slots, from the fewest to the fastest"},
         {"--trace", OPTIONS_TEXT, &trace, .value = "FILE", .file = OPTIONS_WRITES, .help = "write the predicted firings for ui.perfetto.dev"},
@@ -188,7 +154,9 @@ int command_predict(int argc, char **argv)
     const char *changes[OPTIONS_LIST_MAX + 1] = {NULL};
     memcpy(changes, set.value, (size_t)set.count * sizeof *changes);
     opts.set = changes;
-    if (plan && (!rates || (pareto ? predict_slots(plan, rates, opts) : predict(plan, rates, opts, trace, &p))))
+    if (plan && (!rates || (pareto ? predict_slots(plan, rates, opts)
+                           : trace ? traces_predict(plan, rates, &opts, trace, &p)
+                                   : weir_predict_at(plan, rates, &p, &opts))))
         status = options_failed(program);
     if (plan && status < 0 && pareto)
         status = 0;

@@ -5,8 +5,11 @@
 #include "graph/base/units.h"
 #include "graph/time/rates.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SPEED_MOST 1e15 /* a billion times as fast */
 
 /* A text that is being read. */
 typedef struct reading {
@@ -57,18 +60,34 @@ static weir_status set_slots(reading *r)
     return found ? WEIR_OK : wrong(r, "no register of the plan holds a tensor of that name; weir show lists them");
 }
 
+static bool is_called(const weir_plan *plan, uint32_t kernel, const char *name)
+{
+    const plan_kernel *of = &plan->kernels[kernel];
+    const plan_str names[] = {plan->spaces[plan_actor_space(plan, of->actor.i).i].name, plan->actors[of->actor.i].name, of->op, of->name};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(plan_text(plan, names[i]), name))
+            return true;
+    return false;
+}
+
+static void multiply(uint64_t *speed, double by)
+{
+    *speed = (uint64_t)fmin(fmax((double)*speed * by + 0.5, 1), SPEED_MOST);
+}
+
 static weir_status set_speed(reading *r)
 {
     double speed;
     const char *at = r->value;
+    bool found = false;
     if (!number_take(&at, &speed) || *at || speed < 0.001 || speed > 1000)
         return wrong(r, "a speed is a number from 0.001 to 1000, and 1 is as it is");
-    for (uint32_t s = 0; s < r->plan->spaces_count; s++)
-        if (!strcmp(plan_text(r->plan, r->plan->spaces[s].name), r->name)) {
-            r->c->speed[s] = (uint64_t)(speed * CHANGE_SPEED + 0.5);
-            return WEIR_OK;
+    for (uint32_t k = 0; k < r->plan->kernels_count; k++)
+        if (is_called(r->plan, k, r->name)) {
+            multiply(&r->c->speed[k], speed);
+            found = true;
         }
-    return wrong(r, "the plan has no device of that name");
+    return found ? WEIR_OK : wrong(r, "the plan has no device, actor, op or kernel of that name; weir show lists actors");
 }
 
 static weir_status set_workers(reading *r)
@@ -135,18 +154,19 @@ static weir_status change(reading *r)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (split(r, keys[i].key, keys[i].named))
             return keys[i].set(r);
-    return wrong(r, "it is none of bandwidth=, latency=, slots(NAME)=, speed(DEVICE)= and workers(RANK)=");
+    return wrong(r, "it is none of bandwidth=, latency=, slots(NAME)=, speed(NAME)= and workers(RANK)=");
 }
 
 weir_status changes_read(changes *c, const weir_plan *plan, const char *const *texts, const char *call)
 {
     *c = (changes){.slots = malloc((plan->regsts_count + (size_t)1) * sizeof *c->slots),
-                   .speed = malloc((plan->spaces_count + (size_t)1) * sizeof *c->speed),
+                   .speed = malloc((plan->kernels_count + (size_t)1) * sizeof *c->speed),
                    .workers = calloc(plan->ranks + (size_t)1, sizeof *c->workers)};
-    weir_status status = c->slots && c->speed && c->workers ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u registers", plan->regsts_count);
+    weir_status status = c->slots && c->speed && c->workers ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for changes of %u registers and %u kernels", plan->regsts_count,
+                                                                                       plan->kernels_count);
     for (uint32_t i = 0; !status && i < plan->regsts_count; i++)
         c->slots[i] = plan->regsts[i].slots;
-    for (uint32_t i = 0; !status && i < plan->spaces_count; i++)
+    for (uint32_t i = 0; !status && i < plan->kernels_count; i++)
         c->speed[i] = CHANGE_SPEED;
     for (; texts && *texts && !status; texts++) {
         reading r = {.c = c, .plan = plan, .call = call, .text = *texts};

@@ -3,7 +3,8 @@
  *     bandwidth=10Gbit      of the link between ranks, each way
  *     latency=200us         of a message between ranks
  *     slots(h0)=3           of registers that hold a tensor h0
- *     speed(cpu:3)=0.5      of a device: its kernels take twice as long
+ *     speed(cpu:3)=0.5      of all kernels of a device: they take twice as long
+ *     speed(matmul)=2       of all kernels of an op; or of those of an actor, or of that name. Speeds of one kernel are multiplied
  *     workers(1)=2          of rank 1
  */
 #ifndef GRAPH_TIME_CHANGE_H
@@ -11,11 +12,11 @@
 
 #include "graph/plan/form/plan.h"
 
-#define CHANGE_SPEED 1000 /* as it is */
+#define CHANGE_SPEED 1000000 /* as it is */
 
 typedef struct changes {
     uint32_t *slots;      /* owned, as all arrays: by register; the plan's where nothing changes it */
-    uint64_t *speed;      /* by space: thousandths */
+    uint64_t *speed;      /* by kernel: millionths, at least 1 */
     uint32_t *workers;    /* by rank; 0: as without */
     uint64_t bits_s;      /* 0: a link takes no time for its bytes */
     uint64_t latency_ps;

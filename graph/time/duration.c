@@ -3,6 +3,7 @@
 
 #include "graph/base/error.h"
 #include "graph/time/call.h"
+#include "graph/time/change.h"
 #include "graph/time/fit.h"
 
 #include <math.h>
@@ -20,6 +21,20 @@ static struct kernel_time time_of(const time_call *call, time_source source)
 {
     return (struct kernel_time){{call->ps[TIME_WARM], call->ps[TIME_NEAR], call->ps[TIME_FAR]},
                                 more(call->band, call->ps[TIME_FAR]), more(call->core, call->ps[TIME_WARM]), .source = source};
+}
+
+static uint64_t slower(uint64_t ps, uint64_t speed)
+{
+    const unsigned __int128 all = (unsigned __int128)ps * CHANGE_SPEED / speed;
+    return all < SHARE_MAX ? (uint64_t)all : SHARE_MAX;
+}
+
+static void change_speed(struct kernel_time *time, uint64_t speed)
+{
+    for (int p = 0; p < TIME_PLACES && speed != CHANGE_SPEED; p++)
+        time->ps[p] = slower(time->ps[p], speed);
+    time->stream_ps = slower(time->stream_ps, speed);
+    time->busy_ps = slower(time->busy_ps, speed);
 }
 
 /* The larger of two parts: arithmetic and memory. */
@@ -76,12 +91,13 @@ static bool find_time(finding *f, uint32_t kernel, struct kernel_time *time)
     return call || other;
 }
 
-static bool find_times(durations *d, const weir_plan *plan, const weir_rates *rates)
+static bool find_times(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed)
 {
     finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES)};
     bool ok = f.fits && f.found && f.text;
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++) {
         ok = find_time(&f, k, &d->kernels[k]);
+        change_speed(&d->kernels[k], speed[k]);
         d->beside |= d->kernels[k].stream_ps || d->kernels[k].busy_ps;
     }
     fits_free(f.fits);
@@ -201,12 +217,13 @@ static bool number_pieces(durations *d)
     return d->pieces;
 }
 
-weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers)
+weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed, const uint32_t *worker,
+                           uint32_t workers)
 {
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates_near_bytes(rates), .far_bytes = rates_far_bytes(rates)};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->counts && set_operands(d) && find_times(d, plan, rates))
+    if (d->kernels && d->counts && set_operands(d) && find_times(d, plan, rates, speed))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);

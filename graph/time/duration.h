@@ -47,8 +47,9 @@ typedef struct durations {
     double by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
 
-/* E_MEMORY. */
-weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint32_t *worker, uint32_t workers);
+/* With a speed of each kernel, in CHANGE_SPEEDths (graph/time/change.h). E_MEMORY. */
+weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed, const uint32_t *worker,
+                           uint32_t workers);
 void durations_close(durations *d);
 
 /* Nothing has been touched yet; registers have so many slots. Before the first firing. E_MEMORY. */

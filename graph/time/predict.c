@@ -73,18 +73,10 @@ static weir_status deal_workers(prediction *p)
 
 /* ---- the clock's questions ---- */
 
-static uint64_t slower(uint64_t ps, uint64_t speed)
-{
-    return (uint64_t)((unsigned __int128)ps * CHANGE_SPEED / speed);
-}
-
 static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
     share_work work = durations_firing(&p->durations, actor, firing);
-    const uint64_t speed = p->changes.speed[plan_actor_space(p->plan, actor).i];
-    if (speed != CHANGE_SPEED)
-        work.ps = slower(work.ps, speed), work.stream_ps = slower(work.stream_ps, speed), work.busy_ps = slower(work.busy_ps, speed);
     work.ps += p->rates->same + lines_firing(&p->lines, actor, firing);
     return work;
 }
@@ -270,7 +262,7 @@ weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rat
     status = status ? status : changes_read(&p->changes, p->plan, opts->set, p->call);
     status = status ? status : deal_workers(p);
     uint32_t *const worker = p->worker;
-    status = status ? status : durations_open(&p->durations, p->plan, rates, worker, p->workers);
+    status = status ? status : durations_open(&p->durations, p->plan, rates, p->changes.speed, worker, p->workers);
     const lines_spec between = {.plan = p->plan, .program = p->program, .rates = rates, .changes = &p->changes,
                                 .per_host = (uint32_t)opts->per_host, .carrier = opts->carrier, .no_key = opts->no_key,
                                 .computing = p->computing, .worker = worker, .workers = p->workers, .call = p->call};

@@ -62,7 +62,8 @@ typedef struct weir_predict_opts {
     const char *program; /* ["main"] */
     int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
     /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the lines between all ranks, "slots(h0)=3" of
-     * the registers that hold a tensor, "speed(cpu:3)=0.5" of a device, "workers(1)=2" of a rank [none] */
+     * the registers that hold a tensor, "workers(1)=2" of a rank, "speed(matmul)=2" of kernels: all of a device ("cpu:3"), of an actor
+     * or of an op, or those of that name. Speeds of one kernel are multiplied [none] */
     const char *const *set;
     /* Told of each firing that is played, in the order of their ends; `firing` is borrowed for the call [nobody] */
     void (*fired)(void *ctx, const weir_predicted_firing *firing);

@@ -104,3 +104,18 @@ Test(predict, what_cannot_be_predicted_or_measured_is_one_sentence)
     must_run("! weir measure --merge $T/plan -o $T/x 2>&1");
     cr_expect(strstr(output, "it is no file of rates"), "%s", output);
 }
+
+#define FIRING(name, step, us) "{\"name\":\"" name "\",\"ph\":\"X\",\"ts\":0,\"dur\":" us ",\"args\":{\"step\":" step "}}"
+
+/* The first trace has fewer steps, and in its last one only an actor that runs ahead has fired. */
+Test(predict, traces_are_compared_by_the_mean_time_of_a_firing_whatever_steps_they_have)
+{
+    must_run("echo '{\"traceEvents\":[" FIRING("a", "0", "10") "," FIRING("a", "1", "10") "," FIRING("b", "0", "30") "]}' > $T/few; "
+             "echo '{\"traceEvents\":[" FIRING("a", "0", "10") "," FIRING("a", "1", "10") "," FIRING("a", "2", "10") "," FIRING("b", "0", "20") ","
+             FIRING("b", "1", "20") "," FIRING("b", "2", "40") "," FIRING("c", "2", "40") "]}' > $T/many; weir trace diff $T/few $T/many");
+    cr_expect(strstr(output, "30.00        26.67   +9.09%  b\n"), "%s", output);
+    cr_expect(strstr(output, "10.00        10.00   +0.00%  a\n1 actors are in one trace alone\n"), "%s", output);
+    cr_expect(strstr(output, "together the times of actors differ by 9.1 % of the second's"), "%s", output);
+    must_run("! weir trace diff $T/few /dev/null 2>&1");
+    cr_expect(strstr(output, "weir trace diff: /dev/null is no trace"), "%s", output);
+}

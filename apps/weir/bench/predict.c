@@ -6,6 +6,7 @@
 #include "apps/common/measure.h"
 #include "apps/weir/bench/gpt.h"
 #include "apps/weir/bench/timed.h"
+#include "apps/weir/bench/traced.h"
 #include "graph/base/error.h"
 #include "graph/time/call.h"
 
@@ -17,7 +18,7 @@
 enum { CASES_MAX = 96, WORKERS = 2, ROUNDS = 5, QUICK = 8, HEAVIEST = 8 };
 #define STEADY 1.05  /* rounds of a plan that are further apart do not count */
 #define FIT 0.8      /* of all plans must be steady */
-#define APART 0.05   /* plans whose measured times differ by more must be in the right order */
+#define ORDER 0.97   /* of pairs of plans that are apart must be in the right order */
 
 /* ---- which plans ---- */
 
@@ -200,6 +201,7 @@ static double drift(const sampler *s, const weir_plan *plan, const weir_rates *r
 typedef struct compared {
     double measured, spread, raw, corrected;
     double null;               /* seconds by 100 G operations a second on each worker */
+    double trace;              /* error of all firing times */
     bool counts;
 } compared;
 
@@ -215,11 +217,12 @@ static void go_first(bool first)
     pthread_setschedparam(pthread_self(), policy, &param);
 }
 
-static weir_status measure(const built *b, double guess, double *seconds, double *spread)
+static weir_status measure(const built *b, double guess, const char *trace, double *seconds, double *spread)
 {
-    weir_session *session = weir_session_open(b->plan, .cluster = {.alone = true}, .workers = WORKERS);
+    weir_session *session = weir_session_open(b->plan, .cluster = {.alone = true}, .workers = WORKERS, .trace = trace);
+    const bench_timed timed = {.session = session, .guess = guess, .rounds = ROUNDS, .pulled = "loss", .pulls = b->pulls};
     go_first(true);
-    weir_status status = session ? bench_timed_run(&(bench_timed){session, guess, ROUNDS, "loss", b->pulls}, seconds, spread) : WEIR_E_STATE;
+    weir_status status = session ? bench_timed_run(&timed, seconds, spread) : WEIR_E_STATE;
     go_first(false);
     weir_session_close(session);
     return status;
@@ -236,15 +239,21 @@ static double null_seconds(const weir_plan *plan)
 static weir_status compare(const sampler *s, const built *b, const weir_rates *rates, compared *to)
 {
     weir_prediction p = {.steady = false};
+    bench_traced traced;
     *to = (compared){.counts = false};
-    weir_status status = weir_predict(b->plan, rates, &p, .workers = WORKERS);
+    weir_status status = bench_traced_open(&traced);
+    if (status)
+        return status;
+    status = weir_predict(b->plan, rates, &p, .workers = WORKERS);
     const double before = status ? 1 : drift(s, b->plan, rates);
-    status = status ? status : measure(b, p.step_s, &to->measured, &to->spread);
+    status = status ? status : measure(b, p.step_s, traced.real, &to->measured, &to->spread);
+    status = status ? status : bench_traced_error(&traced, b->plan, rates, &(weir_predict_opts){.workers = WORKERS}, &to->trace);
     const double after = status ? 1 : drift(s, b->plan, rates);
     to->raw = p.step_s;
     to->corrected = p.step_s * (before + after) / 2;
     to->null = null_seconds(b->plan);
     to->counts = to->spread <= STEADY;
+    bench_traced_close(&traced);
     return status;
 }
 
@@ -274,25 +283,39 @@ static void print_errors(const char *name, const compared *all, int count, bool 
 
 static void print_order(const compared *all, int count, FILE *to)
 {
-    int pairs = 0, right = 0;
+    double measured[CASES_MAX], corrected[CASES_MAX];
+    int counted = 0;
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < i; k++)
-            if (all[i].counts && all[k].counts && fabs(all[i].measured / all[k].measured - 1) > APART) {
-                pairs++;
-                right += (all[i].measured < all[k].measured) == (all[i].corrected < all[k].corrected);
-            }
-    fprintf(to, "%d of %d pairs of plans that are more than 5 %% apart are in the right order\n", right, pairs);
+        if (all[i].counts) {
+            measured[counted] = all[i].measured;
+            corrected[counted++] = all[i].corrected;
+        }
+    const bench_pairs pairs = bench_pairs_of(measured, corrected, counted);
+    fprintf(to, "%d of %d pairs of plans that are more than 5 %% apart are in the right order%s\n", pairs.right, pairs.count,
+            pairs.right < ORDER * pairs.count ? ", fewer than 97 %" : "");
+}
+
+/* Of the plans that count: each one's error of all firing times. */
+static void print_traces(const compared *all, int count, FILE *to)
+{
+    errors e = {.count = 0};
+    for (int i = 0; i < count; i++)
+        if (all[i].counts)
+            e.value[e.count++] = all[i].trace;
+    if (e.count)
+        fprintf(to, "%-34s median %5.1f %%, most %5.1f %%\n", "firing times of a plan", 100 * measure_median(e.value, e.count),
+                100 * measure_quantile(e.value, e.count, 1));
 }
 
 static void print(const built *b, const compared *c, bool json, bool first, FILE *to)
 {
     if (json)
-        fprintf(to, "%s{\"plan\": \"%s\", \"measured_s\": %.6f, \"spread\": %.4f, \"predicted_s\": %.6f, \"corrected_s\": %.6f, \"null_s\": %.6f}",
-                first ? "" : ", ", b->name, c->measured, c->spread, c->raw, c->corrected, c->null);
+        fprintf(to, "%s{\"plan\": \"%s\", \"measured_s\": %.6f, \"spread\": %.4f, \"predicted_s\": %.6f, \"corrected_s\": %.6f, \"null_s\": %.6f, "
+                    "\"trace_error\": %.4f}", first ? "" : ", ", b->name, c->measured, c->spread, c->raw, c->corrected, c->null, c->trace);
     else
-        fprintf(to, "%-34s measured %8.3f ms (%4.1f %% apart), predicted %8.3f %+5.1f %%, corrected %+5.1f %%%s\n", b->name, 1e3 * c->measured,
+        fprintf(to, "%-34s measured %8.3f ms (%4.1f %% apart), predicted %8.3f %+5.1f %%, corrected %+5.1f %%, trace %4.1f %%%s\n", b->name, 1e3 * c->measured,
                 100 * (c->spread - 1), 1e3 * c->raw, 100 * (c->raw / c->measured - 1), 100 * (c->corrected / c->measured - 1),
-                c->counts ? "" : ", does not count");
+                100 * c->trace, c->counts ? "" : ", does not count");
     fflush(to);
 }
 
@@ -306,6 +329,7 @@ static void print_all(const compared *all, int count, FILE *to)
     print_errors("by 100 G operations a second", all, count, false, offsetof(compared, null), to);
     if (steady < count)
         print_errors("predicted, all plans", all, count, true, offsetof(compared, raw), to);
+    print_traces(all, count, to);
     print_order(all, count, to);
     fprintf(to, "%d of %d plans are steady%s\n", steady, count, steady < FIT * count ? ": this machine is unfit to judge predictions now" : "");
 }

@@ -1,129 +1,60 @@
 /* apps/weir/bench/time.c: see the header. */
 #include "apps/weir/bench/time.h"
 
+#include "apps/weir/bench/spin_plan.h"
 #include "apps/weir/bench/timed.h"
+#include "apps/weir/bench/traced.h"
 #include "graph/base/error.h"
 #include "graph/time/rates.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS_QUICK = 3, ELEMENTS = 16, INPUT_SLOTS = 4 /* the source need not wake up in time */ };
-#define BOUND 0.03
-
-/* ---- the op ---- */
-
-typedef struct spin_attrs {
-    int64_t us;
-} spin_attrs;
-
-static weir_status spin(const weir_kernel_args *args)
-{
-    bench_spin(((const spin_attrs *)args->attrs)->us);
-    memcpy(args->out[0].data, args->in[0].data, (size_t)weir_shape_count(&args->in[0].shape) * sizeof(float));
-    return WEIR_OK;
-}
-
-static bool spin_infer(weir_op_args *args, char *error, size_t error_bytes)
-{
-    (void)error, (void)error_bytes;
-    args->out[0] = args->in[0];
-    return true;
-}
-
-static void spin_signatures(const weir_op_args *args, weir_signature_list *list)
-{
-    for (int d = 0; d < args->in[0].shape.rank; d++) {
-        weir_signature *s = weir_signature_new(list);
-        s->in[0] = s->out[0] = WEIR_S(d);
-    }
-}
-
-static const weir_field spin_fields[] = {WEIR_FIELD_INT(spin_attrs, us)};
-static const weir_op spin_op = {.name = "bench_spin", .fields = spin_fields, .field_count = 1, .attrs_bytes = sizeof(spin_attrs), .in_min = 1,
-                                .in_max = 1, .out_count = 1, .infer = spin_infer, .signatures = spin_signatures, .kernel = {[WEIR_CPU] = spin}};
-
-static weir_tensor *add_spin(weir_tensor *x, const char *name, int64_t us)
-{
-    return weir_op_apply(&(weir_apply){WEIR_HERE, name, &spin_op, weir_tensor_graph(x), &x, 1, &(spin_attrs){us}}, NULL);
-}
+enum { ROUNDS_QUICK = 1 };
+#define AGREE 0.005      /* rounds of a plan that are as near are enough */
+#define BOUND 0.03       /* of a step */
+#define TRACE_BOUND 0.06 /* of all firing times */
+#define ORDER 0.97       /* of pairs of plans */
 
 /* ---- plans ---- */
 
-enum { STAGES = 4, SHARING = -2 /* so many workers for each core */ };
+enum { SHARING = -2 /* so many workers for each core */ };
 
 typedef struct spin_case {
     const char *name;
-    int devices, stages;     /* a stage is on devices 0 .. devices - 1, or, in turn, on one of them */
-    int64_t us[STAGES];          /* of each stage */
-    int micro, slots;        /* 0: as the compiler chooses */
+    spin_shape shape;
     int workers;
-    enum { ALONE, SPLIT, GATHERED } parts; /* SPLIT: all devices have a part of each stage, and the last gathers; GATHERED: each gathers */
 } spin_case;
 
 /* No two sums of times are equal: where two firings end at once, chance decides which actor is next. */
 static const spin_case cases[] = {
-    {"chain", 1, 3, {2100, 3300, 4700}, 1, 0, 1, ALONE},
-    {"dp2", 2, 2, {3300, 2100}, 1, 0, 2, SPLIT},
-    {"dp4 on two workers", 4, 2, {3300, 2100}, 1, 0, 2, SPLIT},
-    {"dp4, two workers a core", 4, 2, {3300, 2100}, 1, 0, SHARING, SPLIT},
-    {"tp2", 2, 3, {3300, 2100, 4100}, 1, 0, 2, GATHERED},
-    {"pp2", 2, 2, {2100, 4700}, 1, 0, 2, ALONE},
-    {"pp2, 2 micro-batches", 2, 2, {2100, 4700}, 2, 0, 2, ALONE},
-    {"pp2, 4 micro-batches", 2, 3, {2100, 4700, 3300}, 4, 0, 2, ALONE},
-    {"pp2, 8 micro-batches", 2, 2, {4700, 3300}, 8, 0, 2, ALONE},
-    {"pp4 on two workers", 4, 4, {2100, 4700, 3300, 4100}, 4, 0, 2, ALONE},
-    {"there and back, one slot", 2, 3, {3300, 2100, 4100}, 4, 1, 2, ALONE},
-    {"there and back, two slots", 2, 3, {3300, 2100, 4100}, 4, 2, 2, ALONE},
-    {"there and back, three slots", 2, 3, {3300, 2100, 4100}, 4, 3, 2, ALONE},
+    {"chain", {1, 3, {2100, 3300, 4700}, 1, 0, SPIN_ALONE}, 1},
+    {"dp2", {2, 2, {3300, 2100}, 1, 0, SPIN_SPLIT}, 2},
+    {"dp4 on two workers", {4, 2, {3300, 2100}, 1, 0, SPIN_SPLIT}, 2},
+    {"dp4, two workers a core", {4, 2, {3300, 2100}, 1, 0, SPIN_SPLIT}, SHARING},
+    {"tp2", {2, 3, {3300, 2100, 4100}, 1, 0, SPIN_GATHERED}, 2},
+    {"pp2", {2, 2, {2100, 4700}, 1, 0, SPIN_ALONE}, 2},
+    {"pp2, 2 micro-batches", {2, 2, {2100, 4700}, 2, 0, SPIN_ALONE}, 2},
+    {"pp2, 4 micro-batches", {2, 3, {2100, 4700, 3300}, 4, 0, SPIN_ALONE}, 2},
+    {"pp2, 8 micro-batches", {2, 2, {4700, 3300}, 8, 0, SPIN_ALONE}, 2},
+    {"pp4 on two workers", {4, 4, {2100, 4700, 3300, 4100}, 4, 0, SPIN_ALONE}, 2},
+    {"there and back, one slot", {2, 3, {3300, 2100, 4100}, 4, 1, SPIN_ALONE}, 2},
+    {"there and back, two slots", {2, 3, {3300, 2100, 4100}, 4, 2, SPIN_ALONE}, 2},
+    {"there and back, three slots", {2, 3, {3300, 2100, 4100}, 4, 3, SPIN_ALONE}, 2},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static weir_tensor *stage(weir_graph *g, const spin_case *c, weir_tensor *x, int i)
-{
-    char device[32], name[32];
-    snprintf(name, sizeof name, "spin%d", i);
-    snprintf(device, sizeof device, c->parts ? "cpu:0-%d" : "cpu:%d", c->parts ? c->devices - 1 : i % c->devices);
-    WEIR_ON(weir_mesh_new(g, device))
-    {
-        x = add_spin(x, name, c->us[i]);
-        if (c->slots)
-            weir_slots(x, c->slots);
-        if (c->parts == GATHERED)
-            x = weir_shard(x, .sbp = {WEIR_B});
-    }
-    return x;
-}
+/* A stage of a case takes so much longer. */
+typedef struct spin_change {
+    int of, stage;
+    int64_t us;
+} spin_change;
 
-static weir_status give_zeros(void *ctx, const weir_view *value, int64_t step, int micro)
-{
-    (void)ctx, (void)step, (void)micro;
-    memset(value->data, 0, (size_t)weir_shape_count(&value->shape) * sizeof(float));
-    return WEIR_OK;
-}
-
-static weir_status drop(void *ctx, const weir_view *value, int64_t step, int micro)
-{
-    (void)ctx, (void)value, (void)step, (void)micro;
-    return WEIR_OK;
-}
-
-static weir_plan *case_plan(const spin_case *c)
-{
-    weir_graph *g = weir_graph_new(c->name);
-    weir_tensor *x = NULL;
-    char device[32];
-    snprintf(device, sizeof device, c->parts ? "cpu:0-%d" : "cpu:0", c->devices - 1);
-    WEIR_ON(weir_mesh_new(g, device))
-        x = weir_input(g, WEIR_F32, {ELEMENTS}, .name = "x", .source = give_zeros, .micro = c->micro > 1, .sbp = {c->parts ? WEIR_S(0) : WEIR_B});
-    weir_slots(x, INPUT_SLOTS);
-    for (int i = 0; i < c->stages; i++)
-        x = stage(g, c, x, i);
-    weir_fetch(x, .name = "y", .sink = drop);
-    weir_plan *plan = weir_compile(g, .micro_batches = c->micro);
-    weir_graph_free(g);
-    return plan;
-}
+static const spin_change changes[] = {
+    {0, 0, 1700}, {0, 1, 2300}, {0, 2, 900},  {1, 0, 1900}, {1, 1, 2700}, {2, 0, 1300}, {3, 1, 1900}, {4, 0, 1500}, {4, 1, 2900},  {4, 2, 1100},
+    {5, 0, 1700}, {5, 1, 1900}, {6, 0, 3700}, {7, 1, 2300}, {7, 2, 1700}, {8, 0, 1300}, {9, 1, 1900}, {9, 2, 2900}, {10, 1, 2300}, {11, 0, 1100},
+};
+enum { CHANGES = sizeof changes / sizeof *changes };
 
 /* ---- measured and predicted ---- */
 
@@ -132,11 +63,12 @@ static int workers_of(const spin_case *c, const weir_rates *rates)
     return c->workers == SHARING ? -SHARING * (int)rates->cores : c->workers;
 }
 
-static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, double *seconds)
+static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, const char *trace, double *seconds)
 {
     double spread;
-    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers);
-    weir_status status = session ? bench_timed_run(&(bench_timed){session, guess, rounds, NULL, 0}, seconds, &spread) : WEIR_E_STATE;
+    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers, .trace = trace);
+    weir_status status =
+        session ? bench_timed_run(&(bench_timed){.session = session, .guess = guess, .rounds = rounds, .agree = AGREE}, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
     return status;
 }
@@ -152,10 +84,10 @@ static weir_status predict(const weir_plan *plan, const weir_rates *rates, int w
 /* One slot more of each stage that has a fixed number. */
 static weir_status predict_more_slots(const weir_plan *plan, const spin_case *c, const weir_rates *rates, double *seconds)
 {
-    char texts[STAGES][48];
-    const char *set[STAGES + 1] = {NULL};
-    for (int i = 0; c->slots && i < c->stages; i++) {
-        snprintf(texts[i], sizeof texts[i], "slots(spin%d)=%d", i, c->slots + 1);
+    char texts[SPIN_STAGES][48];
+    const char *set[SPIN_STAGES + 1] = {NULL};
+    for (int i = 0; c->shape.slots && i < c->shape.stages; i++) {
+        snprintf(texts[i], sizeof texts[i], "slots(spin%d)=%d", i, c->shape.slots + 1);
         set[i] = texts[i];
     }
     return predict(plan, rates, workers_of(c, rates), set, seconds);
@@ -167,7 +99,7 @@ static void swap_rates(weir_rates *rates)
     time_call *least = NULL, *most = NULL;
     for (uint32_t i = 0; i < rates->call_count; i++) {
         time_call *call = &rates->calls[i];
-        if (strncmp(call->text, spin_op.name, strlen(spin_op.name)) != 0)
+        if (strncmp(call->text, SPIN_OP, strlen(SPIN_OP)) != 0)
             continue;
         least = !least || call->ps[0] < least->ps[0] ? call : least;
         most = !most || call->ps[0] > most->ps[0] ? call : most;
@@ -179,13 +111,12 @@ static void swap_rates(weir_rates *rates)
     }
 }
 
-/* ---- all of it ---- */
-
 enum wrong { WRONG_RATES, WRONG_MORE, WRONG_LESS, WRONG_SLOTS, WRONG_CORES, WRONGS };
 static const char *const wrong_names[WRONGS] = {"swapped rates", "one worker more", "one worker less", "one slot more", "a core for each worker"};
 
 typedef struct compared {
     double measured, predicted, wrong[WRONGS];
+    double trace, wrong_trace; /* errors of all firing times, also with swapped rates */
 } compared;
 
 static double error_of(double predicted, double measured)
@@ -193,76 +124,207 @@ static double error_of(double predicted, double measured)
     return measured > 0 ? predicted / measured - 1 : INFINITY;
 }
 
-static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates *rates, int rounds, compared *to)
+static weir_status predict_wrong(const weir_plan *plan, const spin_case *c, weir_rates *rates, compared *to)
 {
     const int workers = workers_of(c, rates);
     const uint64_t cores = rates->cores;
-    weir_status status = predict(plan, rates, workers, NULL, &to->predicted);
-    status = status ? status : measure(plan, workers, to->predicted, rounds, &to->measured);
-    status = status ? status : predict(plan, rates, workers + 1, NULL, &to->wrong[WRONG_MORE]);
+    weir_status status = predict(plan, rates, workers + 1, NULL, &to->wrong[WRONG_MORE]);
     status = status ? status : predict(plan, rates, workers > 1 ? workers - 1 : 1, NULL, &to->wrong[WRONG_LESS]);
     status = status ? status : predict_more_slots(plan, c, rates, &to->wrong[WRONG_SLOTS]);
     rates->cores = (uint64_t)workers + cores;
     status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_CORES]);
     rates->cores = cores;
+    return status;
+}
+
+/* Threads that share a core take turns of any length, so the length of a single firing is known only where each has one. */
+static weir_status compare_traces(const bench_traced *traced, const weir_plan *plan, const spin_case *c, weir_rates *rates, compared *to)
+{
+    const weir_predict_opts opts = {.workers = workers_of(c, rates)};
+    weir_status status = c->workers == SHARING ? WEIR_OK : bench_traced_error(traced, plan, rates, &opts, &to->trace);
     swap_rates(rates);
-    status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_RATES]);
+    status = status || c->workers == SHARING ? status : bench_traced_error(traced, plan, rates, &opts, &to->wrong_trace);
+    status = status ? status : predict(plan, rates, opts.workers, NULL, &to->wrong[WRONG_RATES]);
     swap_rates(rates);
     return status;
 }
 
-/* A plan that is predicted with one slot more takes as long as the next one, which has it. */
-static double what_if_error(const compared *all, int i)
+static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates *rates, int rounds, compared *to)
 {
-    if (!cases[i].slots || i + 1 == CASES || cases[i + 1].slots != cases[i].slots + 1)
+    bench_traced traced;
+    weir_status status = bench_traced_open(&traced);
+    if (status)
+        return status;
+    status = predict(plan, rates, workers_of(c, rates), NULL, &to->predicted);
+    status = status ? status : measure(plan, workers_of(c, rates), to->predicted, rounds, traced.real, &to->measured);
+    status = status ? status : predict_wrong(plan, c, rates, to);
+    status = status ? status : compare_traces(&traced, plan, c, rates, to);
+    bench_traced_close(&traced);
+    return status;
+}
+
+/* ---- what if ---- */
+
+/* A step with the change. */
+typedef struct changed {
+    double measured, predicted, wrong; /* wrong: the next stage is said to be slower */
+} changed;
+
+static weir_status predict_change(const weir_plan *plan, const spin_change *change, int stage, const weir_rates *rates, double *seconds)
+{
+    const spin_case *c = &cases[change->of];
+    const double us = (double)c->shape.us[change->stage];
+    char text[48];
+    snprintf(text, sizeof text, "speed(spin%d)=%.6f", stage, us / (us + (double)change->us));
+    return predict(plan, rates, workers_of(c, rates), (const char *[]){text, NULL}, seconds);
+}
+
+static weir_status compare_change(const weir_plan *plan, const spin_change *change, const weir_rates *rates, int rounds, changed *to)
+{
+    const spin_case *c = &cases[change->of];
+    spin_shape slower = c->shape;
+    slower.us[change->stage] += change->us;
+    weir_plan *with = spin_plan(&slower, c->name);
+    weir_status status = with ? predict_change(plan, change, change->stage, rates, &to->predicted) : WEIR_E_GRAPH;
+    status = status ? status : predict_change(plan, change, (change->stage + 1) % c->shape.stages, rates, &to->wrong);
+    status = status ? status : measure(with, workers_of(c, rates), to->predicted, rounds, NULL, &to->measured);
+    weir_plan_free(with);
+    return status;
+}
+
+/* By how much of a step the predicted change differs from the measured one. */
+static double change_error(const compared *before, const changed *after, double predicted)
+{
+    return ((predicted - before->predicted) - (after->measured - before->measured)) / before->measured;
+}
+
+/* ---- the verdict ---- */
+
+typedef struct all_compared {
+    compared plan[CASES];
+    changed change[CHANGES];
+} all_compared;
+
+/* A plan that is predicted with one slot more takes as long as the next one, which has it. */
+static double slot_error(const compared *all, int i)
+{
+    const int slots = cases[i].shape.slots;
+    if (!slots || i + 1 == CASES || cases[i + 1].shape.slots != slots + 1)
         return 0;
     return fabs(error_of(all[i].wrong[WRONG_SLOTS], all[i + 1].measured));
 }
 
-static weir_status judge(const compared *all, bool json, FILE *to)
+static bench_pairs pairs_of(const all_compared *all)
 {
-    double worst = 0, off[WRONGS] = {0};
+    double measured[CASES + CHANGES], predicted[CASES + CHANGES];
     for (int i = 0; i < CASES; i++) {
-        worst = fmax(worst, fmax(fabs(error_of(all[i].predicted, all[i].measured)), what_if_error(all, i)));
-        for (int w = 0; w < WRONGS; w++)
-            off[w] = fmax(off[w], fabs(error_of(all[i].wrong[w], all[i].measured)));
+        measured[i] = all->plan[i].measured;
+        predicted[i] = all->plan[i].predicted;
     }
-    fprintf(to, json ? ", \"worst\": %.4f" : "the worst prediction is off by %.1f %%\n", json ? worst : 100 * worst);
-    for (int w = 0; w < WRONGS && !json; w++)
-        fprintf(to, "with %s one is off by %.0f %%\n", wrong_names[w], 100 * off[w]);
-    fputs(json ? "}\n" : "", to);
-    if (worst > BOUND)
-        return error_set(WEIR_E_KERNEL, "a prediction is off by %.1f %%, more than %.0f %%", 100 * worst, 100 * BOUND);
-    for (int w = 0; w < WRONGS; w++)
-        if (off[w] <= BOUND)
-            return error_set(WEIR_E_KERNEL, "predictions with %s are as good as others, so the comparison shows nothing", wrong_names[w]);
+    for (int i = 0; i < CHANGES; i++) {
+        measured[CASES + i] = all->change[i].measured;
+        predicted[CASES + i] = all->change[i].predicted;
+    }
+    return bench_pairs_of(measured, predicted, CASES + CHANGES);
+}
+
+/* Right predictions are off by no more than the bound, and wrong ones by more. */
+static weir_status judge_one(const char *name, double worst, double bound, const char *wrong_name, double wrong)
+{
+    if (worst > bound)
+        return error_set(WEIR_E_KERNEL, "%s is off by %.1f %%, more than %.0f %%", name, 100 * worst, 100 * bound);
+    if (wrong <= bound)
+        return error_set(WEIR_E_KERNEL, "predictions with %s are as good as others, so the comparison shows nothing", wrong_name);
     return WEIR_OK;
 }
 
+static weir_status judge(const all_compared *all, bool json, FILE *to)
+{
+    double worst = 0, off[WRONGS] = {0}, change = 0, wrong_change = 0, trace = 0, wrong_trace = 0;
+    for (int i = 0; i < CASES; i++) {
+        const compared *c = &all->plan[i];
+        worst = fmax(worst, fmax(fabs(error_of(c->predicted, c->measured)), slot_error(all->plan, i)));
+        for (int w = 0; w < WRONGS; w++)
+            off[w] = fmax(off[w], fabs(error_of(c->wrong[w], c->measured)));
+        trace = fmax(trace, c->trace);
+        wrong_trace = fmax(wrong_trace, c->wrong_trace);
+    }
+    for (int i = 0; i < CHANGES; i++) {
+        const compared *before = &all->plan[changes[i].of];
+        change = fmax(change, fabs(change_error(before, &all->change[i], all->change[i].predicted)));
+        wrong_change = fmax(wrong_change, fabs(change_error(before, &all->change[i], all->change[i].wrong)));
+    }
+    const bench_pairs pairs = pairs_of(all);
+    if (json)
+        fprintf(to, ", \"worst\": %.4f, \"worst_change\": %.4f, \"worst_trace\": %.4f, \"pairs\": %d, \"pairs_right\": %d}\n", worst, change, trace, pairs.count,
+                pairs.right);
+    else
+        fprintf(to, "the worst prediction is off by %.1f %%\nthe worst change is off by %.1f %% of a step; told for another op, by %.0f %%\n"
+                "the worst trace is off by %.1f %%; with swapped rates, by %.0f %%\n%d of %d pairs of plans that are more than 5 %% apart are in the right order\n",
+                100 * worst, 100 * change, 100 * wrong_change, 100 * trace, 100 * wrong_trace, pairs.right, pairs.count);
+    for (int w = 0; w < WRONGS && !json; w++)
+        fprintf(to, "with %s one is off by %.0f %%\n", wrong_names[w], 100 * off[w]);
+    weir_status status = judge_one("a change", change, BOUND, "changes of other ops", wrong_change);
+    status = status ? status : judge_one("a trace", trace, TRACE_BOUND, "swapped rates", wrong_trace);
+    for (int w = 0; w < WRONGS && !status; w++)
+        status = judge_one("a prediction", worst, BOUND, wrong_names[w], off[w]);
+    if (!status && pairs.right < ORDER * pairs.count)
+        status = error_set(WEIR_E_KERNEL, "%d of %d pairs of plans are in the wrong order, more than 3 %%", pairs.count - pairs.right, pairs.count);
+    return status;
+}
+
+/* ---- all of it ---- */
+
 static void print(int i, const compared *c, bool json, FILE *to)
 {
+    if (json) {
+        fprintf(to, "%s\"%s\": {\"measured_s\": %.6f, \"predicted_s\": %.6f", i ? ", " : "{", cases[i].name, c->measured, c->predicted);
+        fprintf(to, cases[i].workers == SHARING ? "}" : ", \"trace_error\": %.4f}", c->trace);
+        return;
+    }
+    fprintf(to, "%-28s measured %8.3f ms, predicted %8.3f ms, %+5.1f %%", cases[i].name, 1e3 * c->measured, 1e3 * c->predicted,
+            100 * error_of(c->predicted, c->measured));
+    fprintf(to, cases[i].workers == SHARING ? "\n" : "; trace %.1f %%\n", 100 * c->trace);
+}
+
+static void print_change(const spin_change *change, const compared *before, const changed *after, bool json, FILE *to)
+{
+    const char *name = cases[change->of].name;
+    const double measured = after->measured - before->measured, predicted = after->predicted - before->predicted;
     if (json)
-        fprintf(to, "%s\"%s\": {\"measured_s\": %.6f, \"predicted_s\": %.6f}", i ? ", " : "{", cases[i].name, c->measured, c->predicted);
+        fprintf(to, ", \"%s, spin%d + %d us\": {\"measured_change_s\": %.6f, \"predicted_change_s\": %.6f}", name, change->stage, (int)change->us, measured,
+                predicted);
     else
-        fprintf(to, "%-28s measured %8.3f ms, predicted %8.3f ms, %+5.1f %%\n", cases[i].name, 1e3 * c->measured, 1e3 * c->predicted,
-                100 * error_of(c->predicted, c->measured));
+        fprintf(to, "%-28s spin%d + %.1f ms: measured %+7.3f ms, predicted %+7.3f ms, %+4.1f %% of a step\n", name, change->stage,
+                1e-3 * (double)change->us, 1e3 * measured, 1e3 * predicted, 100 * change_error(before, after, after->predicted));
+}
+
+static weir_status compare_all(weir_plan *const *plans, weir_rates *rates, bool json, int rounds, FILE *to)
+{
+    all_compared all = {.plan = {{.measured = 0}}};
+    weir_status status = WEIR_OK;
+    for (int i = 0; i < CASES && !status; i++) {
+        status = compare(plans[i], &cases[i], rates, rounds, &all.plan[i]);
+        if (!status)
+            print(i, &all.plan[i], json, to);
+    }
+    for (int i = 0; i < CHANGES && !status; i++) {
+        status = compare_change(plans[changes[i].of], &changes[i], rates, rounds, &all.change[i]);
+        if (!status)
+            print_change(&changes[i], &all.plan[changes[i].of], &all.change[i], json, to);
+    }
+    return status ? status : judge(&all, json, to);
 }
 
 weir_status bench_time(bool json, bool quick, FILE *to)
 {
     weir_plan *plans[CASES] = {NULL};
-    compared all[CASES] = {{0}};
-    weir_status status = weir_op_find(spin_op.name) ? WEIR_OK : weir_op_register(&spin_op);
+    weir_status status = WEIR_OK;
     for (int i = 0; i < CASES && !status; i++)
-        status = (plans[i] = case_plan(&cases[i])) ? WEIR_OK : WEIR_E_GRAPH;
+        status = (plans[i] = spin_plan(&cases[i].shape, cases[i].name)) ? WEIR_OK : WEIR_E_GRAPH;
     weir_rates *rates = status ? NULL : weir_measure((const weir_plan *const *)plans, CASES, .noisy = true);
     status = status ? status : rates ? WEIR_OK : WEIR_E_STATE;
-    for (int i = 0; i < CASES && !status; i++) {
-        status = compare(plans[i], &cases[i], rates, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS, &all[i]);
-        if (!status)
-            print(i, &all[i], json, to);
-    }
-    status = status ? status : judge(all, json, to);
+    status = status ? status : compare_all(plans, rates, json, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS, to);
     weir_rates_free(rates);
     for (int i = 0; i < CASES; i++)
         weir_plan_free(plans[i]);

@@ -9,7 +9,8 @@
 
 enum { PAUSE_NS = 100000000 };
 #define NS_S 1000000000LL
-#define SHORT_S 0.15 /* of the shorter run; the longer one takes three times as long */
+#define SHORT_S 0.1 /* of the shorter run; the longer one takes three times as long */
+#define APART 1.05
 
 static weir_status run(const bench_timed *t, int steps, double *seconds)
 {
@@ -24,20 +25,44 @@ static weir_status run(const bench_timed *t, int steps, double *seconds)
     return status;
 }
 
+/* Sorts them. */
+static bool agree(double *each, int count, double by)
+{
+    const double median = measure_median(each, count);
+    return count >= 3 && by > 0 && each[count / 2 + 1] - each[count / 2 - 1] <= by * median;
+}
+
 weir_status bench_timed_run(const bench_timed *t, double *seconds, double *spread)
 {
     double each[BENCH_TIMED_ROUNDS], few = 0, many = 0;
     const int steps = (int)(SHORT_S / t->guess) + 1;
+    int rounds = 0;
     weir_status status = run(t, 2, &few);
-    for (int i = 0; i < t->rounds && !status; i++) {
+    while (rounds < t->rounds && !status && !agree(each, rounds, t->agree)) {
         status = run(t, steps, &few);
         status = status ? status : run(t, 3 * steps, &many);
-        each[i] = (many - few) / (2 * steps);
+        each[rounds++] = (many - few) / (2 * steps);
     }
-    *seconds = status ? 0 : measure_median(each, t->rounds); /* which sorts */
-    *spread = status ? 0 : t->rounds < 3 ? each[t->rounds - 1] / each[0]
-                                         : fmin(each[t->rounds - 2] / each[0], each[t->rounds - 1] / each[1]);
+    *seconds = status ? 0 : measure_median(each, rounds); /* which sorts */
+    *spread = status ? 0 : rounds < 3 ? each[rounds - 1] / each[0] : fmin(each[rounds - 2] / each[0], each[rounds - 1] / each[1]);
     return status;
+}
+
+static bool are_apart(double a, double b)
+{
+    return fmax(a, b) > APART * fmin(a, b);
+}
+
+bench_pairs bench_pairs_of(const double *measured, const double *predicted, int count)
+{
+    bench_pairs pairs = {0};
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (are_apart(measured[i], measured[k])) {
+                pairs.count++;
+                pairs.right += (measured[i] < measured[k]) == (predicted[i] < predicted[k]) && predicted[i] != predicted[k];
+            }
+    return pairs;
 }
 
 static int64_t thread_ns(void)

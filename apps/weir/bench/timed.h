@@ -15,6 +15,7 @@ typedef struct bench_timed {
     weir_session *session; /* borrowed */
     double guess;          /* seconds of a step, about: how many steps a run has */
     int rounds;            /* at most BENCH_TIMED_ROUNDS */
+    double agree;          /* no more rounds if the median, the next shorter and the next longer one are as near as that; 0: all rounds */
     const char *pulled;    /* a fetch without a sink, of one f32, that is pulled `pulls` times a step; NULL: none */
     int pulls;
 } bench_timed;
@@ -22,6 +23,13 @@ typedef struct bench_timed {
 /* Writes the median of the rounds to `seconds`, and how far they are apart to `spread`: the longest round divided by the shortest, but
  * for the most extreme one. */
 weir_status bench_timed_run(const bench_timed *timed, double *seconds, double *spread);
+
+/* Pairs of plans whose measured times are more than 5 % apart, and how many of these are predicted in the right order. */
+typedef struct bench_pairs {
+    int count, right;
+} bench_pairs;
+
+bench_pairs bench_pairs_of(const double *measured, const double *predicted, int count);
 
 /* Spins until the calling thread has had a processor for so long. */
 void bench_spin(int64_t us);

@@ -1,4 +1,5 @@
 /* Files of rates, and predictions from them. */
+#include "graph/plan/form/plan.h"
 #include "graph/time/rates.h"
 
 #include <criterion/criterion.h>
@@ -170,7 +171,7 @@ Test(rates, a_what_if_that_cannot_be_is_one_sentence, .timeout = 30)
         const char *set, *says;
     } wrong[] = {{"colour=blue", "it is none of bandwidth="}, {"bandwidth=fast", "a bandwidth is as 10Gbit"},
                  {"latency=1week", "a latency is as 200us"}, {"slots(nobody)=3", "no register of the plan holds"},
-                 {"slots(up)=0", "slots are a whole number"}, {"speed(cuda:7)=2", "no device of that name"},
+                 {"slots(up)=0", "slots are a whole number"}, {"speed(cuda:7)=2", "no device, actor, op or kernel of that name"},
                  {"speed(cpu:0)=-1", "a speed is a number"}, {"workers(9)=1", "no rank of that number"}, {"workers(0)=1.5", "workers are a whole number"}};
     weir_plan *plan = small_plan();
     weir_rates *rates = made_up();
@@ -181,6 +182,37 @@ Test(rates, a_what_if_that_cannot_be_is_one_sentence, .timeout = 30)
     }
     cr_expect_eq(weir_predict(plan, rates, &p, .program = "eval"), WEIR_E_ARGUMENT);
     cr_expect(strstr(weir_error(), "no program \"eval\""), "%s", weir_error());
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
+/* How much longer a step takes with a change. */
+static double more_with(const weir_plan *plan, const weir_rates *rates, const char *set, const char *other)
+{
+    weir_prediction without, with;
+    cr_assert_eq(weir_predict(plan, rates, &without), WEIR_OK, "%s", weir_error());
+    cr_assert_eq(weir_predict(plan, rates, &with, .set = (const char *[]){set, other, NULL}), WEIR_OK, "%s", weir_error());
+    return with.step_s - without.step_s;
+}
+
+/* The two kernels of the plan take `up` and `down`; nothing but their order bounds the step. */
+Test(rates, kernels_of_a_name_an_op_an_actor_or_a_device_may_be_slower_or_faster, .timeout = 30)
+{
+    weir_plan *plan = small_plan();
+    weir_rates *rates = made_up();
+    const double all = more_with(plan, rates, "speed(cpu:0)=0.5", NULL), up = more_with(plan, rates, "speed(up)=0.5", NULL),
+                 down = more_with(plan, rates, "speed(down)=0.5", NULL);
+    const char *op = plan_text(plan, plan->kernels[0].op), *actor = plan_text(plan, plan->actors[plan->kernels[0].actor.i].name);
+    char of_op[64], of_actor[64];
+    snprintf(of_op, sizeof of_op, "speed(%s)=0.5", op);
+    snprintf(of_actor, sizeof of_actor, "speed(%s)=0.5", actor);
+    cr_assert(up > 0 && down > 0);
+    cr_expect_float_eq(up + down, all, 1e-11);
+    cr_expect_float_eq(more_with(plan, rates, of_op, NULL), all, 1e-11, "both are a %s", op);
+    cr_expect_float_eq(more_with(plan, rates, of_actor, NULL), all, 1e-11, "both are of %s", actor);
+    cr_expect_float_eq(more_with(plan, rates, "speed(up)=0.25", NULL), 3 * up, 1e-11);
+    cr_expect_float_eq(more_with(plan, rates, "speed(up)=2", NULL), -up / 2, 1e-11);
+    cr_expect_float_eq(more_with(plan, rates, "speed(cpu:0)=0.5", "speed(down)=2"), up, 1e-11, "speeds are multiplied");
     weir_rates_free(rates);
     weir_plan_free(plan);
 }
