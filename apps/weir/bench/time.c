@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS_QUICK = 1 };
+enum { ROUNDS_QUICK = 1, TRACES_MOST = 5 };
+#define TRACE_S 0.2
 #define AGREE 0.005      /* rounds of a plan that are as near are enough */
 #define BOUND 0.03       /* of a step */
 #define TRACE_BOUND 0.06 /* of all firing times */
@@ -63,13 +64,28 @@ static int workers_of(const spin_case *c, const weir_rates *rates)
     return c->workers == SHARING ? -SHARING * (int)rates->cores : c->workers;
 }
 
-static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, const char *trace, double *seconds)
+static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, double *seconds)
 {
     double spread;
-    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers, .trace = trace);
+    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers);
     weir_status status =
         session ? bench_timed_run(&(bench_timed){.session = session, .guess = guess, .rounds = rounds, .agree = AGREE}, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
+    return status;
+}
+
+/* Traces a short run, again if other programs took its processors. */
+static weir_status trace(const weir_plan *plan, int workers, double guess, const char *path)
+{
+    weir_status status = WEIR_OK;
+    bool disturbed = true;
+    for (int i = 0; i < TRACES_MOST && disturbed && !status; i++) {
+        const double waited = bench_spin_waited();
+        weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers, .trace = path);
+        status = session ? weir_session_run(session, (int64_t)(TRACE_S / guess) + 1) : WEIR_E_STATE;
+        disturbed = bench_spin_disturbed(waited, TRACE_S);
+        weir_session_close(session);
+    }
     return status;
 }
 
@@ -134,6 +150,9 @@ static weir_status predict_wrong(const weir_plan *plan, const spin_case *c, weir
     rates->cores = (uint64_t)workers + cores;
     status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_CORES]);
     rates->cores = cores;
+    swap_rates(rates);
+    status = status ? status : predict(plan, rates, workers, NULL, &to->wrong[WRONG_RATES]);
+    swap_rates(rates);
     return status;
 }
 
@@ -141,10 +160,12 @@ static weir_status predict_wrong(const weir_plan *plan, const spin_case *c, weir
 static weir_status compare_traces(const bench_traced *traced, const weir_plan *plan, const spin_case *c, weir_rates *rates, compared *to)
 {
     const weir_predict_opts opts = {.workers = workers_of(c, rates)};
-    weir_status status = c->workers == SHARING ? WEIR_OK : bench_traced_error(traced, plan, rates, &opts, &to->trace);
+    if (c->workers == SHARING)
+        return WEIR_OK;
+    weir_status status = trace(plan, opts.workers, to->predicted, traced->real);
+    status = status ? status : bench_traced_error(traced, plan, rates, &opts, &to->trace);
     swap_rates(rates);
-    status = status || c->workers == SHARING ? status : bench_traced_error(traced, plan, rates, &opts, &to->wrong_trace);
-    status = status ? status : predict(plan, rates, opts.workers, NULL, &to->wrong[WRONG_RATES]);
+    status = status ? status : bench_traced_error(traced, plan, rates, &opts, &to->wrong_trace);
     swap_rates(rates);
     return status;
 }
@@ -156,7 +177,7 @@ static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates
     if (status)
         return status;
     status = predict(plan, rates, workers_of(c, rates), NULL, &to->predicted);
-    status = status ? status : measure(plan, workers_of(c, rates), to->predicted, rounds, traced.real, &to->measured);
+    status = status ? status : measure(plan, workers_of(c, rates), to->predicted, rounds, &to->measured);
     status = status ? status : predict_wrong(plan, c, rates, to);
     status = status ? status : compare_traces(&traced, plan, c, rates, to);
     bench_traced_close(&traced);
@@ -187,7 +208,7 @@ static weir_status compare_change(const weir_plan *plan, const spin_change *chan
     weir_plan *with = spin_plan(&slower, c->name);
     weir_status status = with ? predict_change(plan, change, change->stage, rates, &to->predicted) : WEIR_E_GRAPH;
     status = status ? status : predict_change(plan, change, (change->stage + 1) % c->shape.stages, rates, &to->wrong);
-    status = status ? status : measure(with, workers_of(c, rates), to->predicted, rounds, NULL, &to->measured);
+    status = status ? status : measure(with, workers_of(c, rates), to->predicted, rounds, &to->measured);
     weir_plan_free(with);
     return status;
 }

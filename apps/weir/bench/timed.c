@@ -4,6 +4,7 @@
 #include "apps/common/measure.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <threads.h>
 #include <time.h>
 
@@ -11,6 +12,10 @@ enum { PAUSE_NS = 100000000 };
 #define NS_S 1000000000LL
 #define SHORT_S 0.1 /* of the shorter run; the longer one takes three times as long */
 #define APART 1.05
+#define WAITED 0.005 /* of the time, at most */
+#define TRIES 3      /* for each round */
+
+static _Atomic int64_t waited_ns; /* of all threads that spin; relaxed: nothing hangs on it but a sum */
 
 static weir_status run(const bench_timed *t, int steps, double *seconds)
 {
@@ -36,12 +41,14 @@ weir_status bench_timed_run(const bench_timed *t, double *seconds, double *sprea
 {
     double each[BENCH_TIMED_ROUNDS], few = 0, many = 0;
     const int steps = (int)(SHORT_S / t->guess) + 1;
-    int rounds = 0;
+    int rounds = 0, tries = TRIES * t->rounds;
     weir_status status = run(t, 2, &few);
     while (rounds < t->rounds && !status && !agree(each, rounds, t->agree)) {
+        const double waited = bench_spin_waited();
         status = run(t, steps, &few);
         status = status ? status : run(t, 3 * steps, &many);
-        each[rounds++] = (many - few) / (2 * steps);
+        each[rounds] = (many - few) / (2 * steps);
+        rounds += --tries <= 0 || !bench_spin_disturbed(waited, few + many);
     }
     *seconds = status ? 0 : measure_median(each, rounds); /* which sorts */
     *spread = status ? 0 : rounds < 3 ? each[rounds - 1] / each[0] : fmin(each[rounds - 2] / each[0], each[rounds - 1] / each[1]);
@@ -65,16 +72,28 @@ bench_pairs bench_pairs_of(const double *measured, const double *predicted, int 
     return pairs;
 }
 
-static int64_t thread_ns(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    clock_gettime(clock, &now);
     return now.tv_sec * NS_S + now.tv_nsec;
 }
 
 void bench_spin(int64_t us)
 {
-    const int64_t until = thread_ns() + us * 1000;
-    while (thread_ns() < until)
+    const int64_t start = clock_ns(CLOCK_MONOTONIC), until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + us * 1000;
+    while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until)
         continue;
+    const int64_t waited = clock_ns(CLOCK_MONOTONIC) - start - us * 1000;
+    atomic_fetch_add_explicit(&waited_ns, waited > 0 ? waited : 0, memory_order_relaxed);
+}
+
+double bench_spin_waited(void)
+{
+    return (double)atomic_load_explicit(&waited_ns, memory_order_relaxed) / NS_S;
+}
+
+bool bench_spin_disturbed(double waited, double seconds)
+{
+    return bench_spin_waited() - waited > WAITED * seconds;
 }

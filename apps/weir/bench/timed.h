@@ -2,7 +2,7 @@
  *
  * At real-time priority Linux gives other threads 50 ms of a processor when they have waited for it for a second. So runs are
  * shorter than a second, and each begins after a pause. A run's beginning and end cost once: a step takes as long as the steps that a
- * longer run has more.
+ * longer run has more. A round in which threads that spin waited for a processor is repeated, a few times at most.
  */
 #ifndef APPS_WEIR_BENCH_TIMED_H
 #define APPS_WEIR_BENCH_TIMED_H
@@ -33,5 +33,11 @@ bench_pairs bench_pairs_of(const double *measured, const double *predicted, int 
 
 /* Spins until the calling thread has had a processor for so long. */
 void bench_spin(int64_t us);
+
+/* Seconds for which spinning threads had none, so far, of all threads together: other programs had it. */
+double bench_spin_waited(void);
+
+/* Whether they had none for too much of the time since it was `waited`, `seconds` ago. */
+bool bench_spin_disturbed(double waited, double seconds);
 
 #endif
