@@ -4,7 +4,6 @@
 #include "apps/common/measure.h"
 #include "apps/weir/bench/link.h"
 #include "apps/weir/bench/link_plan.h"
-#include "apps/weir/bench/timed.h"
 #include "graph/base/error.h"
 
 #include <stdatomic.h>
@@ -26,61 +25,8 @@ static uint64_t ps_of(double seconds)
     return seconds > 0 ? (uint64_t)(seconds * TIME_PS_S + 0.5) : 0;
 }
 
-/* ---- ops whose kernels keep a worker busy ---- */
-
-enum { SMALL_US = 20, LARGE_US = 2000, SMALL_BYTES = 64, LARGE_BYTES = 1 << 20 }; /* longer than a value of that size occupies a line */
-
-static weir_status kernel_none(const weir_kernel_args *args)
-{
-    (void)args;
-    return WEIR_OK;
-}
-
-static weir_status kernel_small(const weir_kernel_args *args)
-{
-    (void)args;
-    bench_spin(SMALL_US);
-    return WEIR_OK;
-}
-
-static weir_status kernel_large(const weir_kernel_args *args)
-{
-    (void)args;
-    bench_spin(LARGE_US);
-    return WEIR_OK;
-}
-
-/* name, inputs, outputs, kernel */
-#define OP_LIST(X)                     \
-    X(give, 0, 1, kernel_none)         \
-    X(give_small, 0, 1, kernel_small)  \
-    X(give_large, 0, 1, kernel_large)  \
-    X(pass, 1, 1, kernel_none)         \
-    X(take, 1, 0, kernel_none)         \
-    X(take_small, 1, 0, kernel_small)  \
-    X(take_large, 1, 0, kernel_large)
-
-#define X(op, ins, outs, function)                                \
-    static const weir_op op_##op = {.name = "measure_link_" #op,  \
-                                    .in_min = ins,                \
-                                    .in_max = ins,                \
-                                    .out_count = outs,            \
-                                    .infer = bench_link_infer,    \
-                                    .fits = bench_link_fits,      \
-                                    .kernel = {[WEIR_CPU] = function}};
-OP_LIST(X)
-#undef X
-
-static weir_status ops_register(void)
-{
-    weir_status status = WEIR_OK;
-    if (weir_op_find(op_give.name))
-        return WEIR_OK;
-#define X(op, ins, outs, function) status = status ? status : weir_op_register(&op_##op);
-    OP_LIST(X)
-#undef X
-    return status;
-}
+/* For which kernels spin, to keep a worker busy: longer than a value of that size occupies a line. */
+enum { SMALL_US = 20, LARGE_US = 2000, SMALL_BYTES = 64, LARGE_BYTES = 1 << 20 };
 
 /* ---- processes of this machine ---- */
 
@@ -107,9 +53,10 @@ static weir_status measure_size(time_link *link, size_t bytes, enum bench_way wa
 /* One end's worker is busy all the time; its values are small, or large; it sends them, or receives. */
 static weir_status time_busy(bool large, bool sends, enum bench_way way, double *seconds)
 {
-    static const weir_op *const busy[2][2] = {{&op_take_small, &op_give_small}, {&op_take_large, &op_give_large}};
     const size_t bytes = large ? LARGE_BYTES : SMALL_BYTES;
-    const bench_link_shape shape = {.bytes = bytes, .slots = 4, .first = sends ? busy[large][1] : &op_give, .second = sends ? &op_take : busy[large][0]};
+    const int64_t us = large ? LARGE_US : SMALL_US;
+    const bench_link_shape shape = {.bytes = bytes, .slots = 4, .first = &bench_link_give, .second = &bench_link_take,
+                                    .first_us = sends ? us : 0, .second_us = sends ? 0 : us};
     return time_plan(bench_link_plan(&shape), bytes, way, seconds);
 }
 
@@ -158,8 +105,7 @@ static weir_status measure_memory(weir_rates *rates, busy_seconds without)
 weir_status measure_links(weir_rates *rates)
 {
     busy_seconds without = {{0}};
-    weir_status status = ops_register();
-    status = status ? status : measure_memory(rates, without);
+    weir_status status = measure_memory(rates, without);
     for (int c = 0; c < TIME_CARRIERS && !status; c++) {
         status = measure_one(rates, (time_carrier)c, without);
         if (status && (c == TIME_UCX || c == TIME_UCX_KEY))
@@ -192,10 +138,8 @@ static uint32_t stamps_taken(void)
     return atomic_load_explicit(&stamps.count, memory_order_acquire);
 }
 
-static const weir_op op_pass_stamp = {.name = "measure_link_pass_stamp", .in_min = 1, .in_max = 1, .out_count = 1, .infer = bench_link_infer,
-                                      .fits = bench_link_fits, .kernel = {[WEIR_CPU] = kernel_stamp}};
-static const weir_op op_take_stamp = {.name = "measure_link_take_stamp", .in_min = 1, .in_max = 1, .infer = bench_link_infer,
-                                      .fits = bench_link_fits, .kernel = {[WEIR_CPU] = kernel_stamp}};
+static const weir_op op_pass_stamp = BENCH_LINK_OP("measure_link_pass_stamp", 1, 1, kernel_stamp),
+                     op_take_stamp = BENCH_LINK_OP("measure_link_take_stamp", 1, 0, kernel_stamp);
 
 /* Whether rank 0 has fired often enough after its first `slots` firings, in so many seconds. */
 static bool is_enough(uint32_t fired, uint32_t slots, double seconds)
@@ -249,7 +193,7 @@ static weir_status time_between(const bench_link_shape *shape, double *seconds)
 static weir_status measure_once_between(time_link *link, size_t bytes)
 {
     double seconds;
-    const bench_link_shape rally = {.bytes = bytes, .slots = 1, .first = &op_pass_stamp, .second = &op_pass, .back = true};
+    const bench_link_shape rally = {.bytes = bytes, .slots = 1, .first = &op_pass_stamp, .second = &bench_link_pass, .back = true};
     weir_status status = time_between(&rally, &seconds);
     if (!status)
         curve_add(&link->once, bytes, ps_of(seconds / 2));
@@ -260,7 +204,7 @@ static weir_status measure_stream_between(time_link *link, size_t bytes)
 {
     double seconds;
     const uint64_t fit = LONG_BYTES / bytes < LONG_SLOTS ? LONG_BYTES / bytes : LONG_SLOTS;
-    const bench_link_shape stream = {.bytes = bytes, .slots = fit < 2 ? 2 : (uint32_t)fit, .first = &op_give, .second = &op_take_stamp, .reversed = true};
+    const bench_link_shape stream = {.bytes = bytes, .slots = fit < 2 ? 2 : (uint32_t)fit, .first = &bench_link_give, .second = &op_take_stamp, .reversed = true};
     weir_status status = time_between(&stream, &seconds);
     if (!status)
         curve_add(&link->stream, bytes, ps_of(seconds));
@@ -289,8 +233,7 @@ weir_status measure_link_between(weir_rates *rates)
                          weir_world_size());
     setenv("WEIR_CARRIER", ucx ? "ucx" : "tcp", 1);
     time_link link = {.once.count = 0};
-    weir_status status = ops_register();
-    status = status ? status : weir_op_register(&op_pass_stamp);
+    weir_status status = weir_op_register(&op_pass_stamp);
     status = status ? status : weir_op_register(&op_take_stamp);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !status; i++)
         status = measure_once_between(&link, sizes[i]);

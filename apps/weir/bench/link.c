@@ -16,13 +16,7 @@
 static const size_t sizes[] = {64, 64 << 10, 1 << 20, 16 << 20};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
-/* ---- ops ---- */
-
-static weir_status kernel_none(const weir_kernel_args *args)
-{
-    (void)args;
-    return WEIR_OK;
-}
+/* ---- the op that reads ---- */
 
 /* Reads every byte, at the speed of memory. */
 static weir_status kernel_read(const weir_kernel_args *args)
@@ -38,33 +32,11 @@ static weir_status kernel_read(const weir_kernel_args *args)
     return WEIR_OK;
 }
 
-/* name, inputs, outputs, kernel */
-#define OP_LIST(X)                \
-    X(give, 0, 1, kernel_none)    \
-    X(pass, 1, 1, kernel_none)    \
-    X(take, 1, 0, kernel_none)    \
-    X(read, 1, 0, kernel_read)
+static const weir_op op_read = BENCH_LINK_OP("bench_link_read", 1, 0, kernel_read);
 
-#define X(op, ins, outs, function)                                \
-    static const weir_op op_##op = {.name = "bench_link_" #op,    \
-                                    .in_min = ins,                \
-                                    .in_max = ins,                \
-                                    .out_count = outs,            \
-                                    .infer = bench_link_infer,          \
-                                    .fits = bench_link_fits,             \
-                                    .kernel = {[WEIR_CPU] = function}};
-OP_LIST(X)
-#undef X
-
-static weir_status ops_register(void)
+static weir_status op_register(void)
 {
-    weir_status status = WEIR_OK;
-    if (weir_op_find(op_give.name))
-        return WEIR_OK;
-#define X(op, ins, outs, function) status = status ? status : weir_op_register(&op_##op);
-    OP_LIST(X)
-#undef X
-    return status;
+    return weir_op_find(op_read.name) ? WEIR_OK : weir_op_register(&op_read);
 }
 
 /* ---- plans ---- */
@@ -72,7 +44,7 @@ static weir_status ops_register(void)
 /* There and back, one slot each way; the way back is full at the start. */
 static weir_plan *rally_plan(size_t bytes)
 {
-    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = 1, .first = &op_pass, .second = &op_pass, .back = true});
+    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = 1, .first = &bench_link_pass, .second = &bench_link_pass, .back = true});
 }
 
 static uint32_t stream_slots(size_t bytes)
@@ -84,14 +56,12 @@ static uint32_t stream_slots(size_t bytes)
 /* One way. */
 static weir_plan *stream_plan(size_t bytes, const weir_op *reader)
 {
-    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = stream_slots(bytes), .first = &op_give, .second = reader});
+    return bench_link_plan(&(bench_link_shape){.bytes = bytes, .slots = stream_slots(bytes), .first = &bench_link_give, .second = reader});
 }
 
 weir_plan *bench_link_idle(size_t bytes, bool stream)
 {
-    if (ops_register())
-        return NULL;
-    return stream ? stream_plan(bytes, &op_take) : rally_plan(bytes);
+    return stream ? stream_plan(bytes, &bench_link_take) : rally_plan(bytes);
 }
 
 /* ---- measures ---- */
@@ -133,12 +103,12 @@ static weir_status time_tcp_key(const struct bench_round *round, double *seconds
 
 static weir_status time_tcp_stream(const struct bench_round *round, double *seconds)
 {
-    return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP, seconds);
+    return time_plan(stream_plan(round->bytes, &bench_link_take), round, BENCH_TCP, seconds);
 }
 
 static weir_status time_tcp_key_stream(const struct bench_round *round, double *seconds)
 {
-    return time_plan(stream_plan(round->bytes, &op_take), round, BENCH_TCP_KEY, seconds);
+    return time_plan(stream_plan(round->bytes, &bench_link_take), round, BENCH_TCP_KEY, seconds);
 }
 
 /* name, over, function, text */
@@ -217,7 +187,7 @@ weir_status bench_link_with(const bench_link_opts *opts, bool json, bool quick, 
 {
     struct bench_figures f;
     choose(&f, opts, quick);
-    weir_status status = ops_register();
+    weir_status status = op_register();
     status = status ? status : bench_figures_take(&f);
     if (!status)
         (json ? report_json : report_table)(&f, to);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "apps/common/measure.h"
+#include "apps/weir/bench/timed.h"
 
 #define LISTEN_US 3000 /* by then rank 0 listens; who comes earlier tries again only after 100 ms */
 
@@ -25,6 +26,20 @@ static void choose_way(enum bench_way way)
     setenv("WEIR_CARRIER", way == BENCH_SHM ? "shm,ipc,tcp" : wire, 1);
 }
 
+/* All ranks run as many steps. */
+static weir_status member_timed(struct bench_team *team, uint32_t rank, const struct bench_ranks *ranks, weir_session *session)
+{
+    double spread;
+    return bench_timed_run(&(bench_timed){.session = session, .guess = ranks->guess, .rounds = ranks->rounds}, &team->seconds[rank], &spread);
+}
+
+static weir_status member_play(struct bench_team *team, uint32_t rank, const struct bench_ranks *ranks, weir_session *session)
+{
+    if (ranks->rounds)
+        return member_timed(team, rank, ranks, session);
+    return bench_team_play(team, rank, &ranks->round, play_steps, session) ? WEIR_OK : WEIR_E_PEER;
+}
+
 static weir_status member_session(struct bench_team *team, uint32_t rank, void *ctx)
 {
     const struct bench_ranks *ranks = ctx;
@@ -38,7 +53,7 @@ static weir_status member_session(struct bench_team *team, uint32_t rank, void *
     if (!session)
         return WEIR_E_PEER; /* the sentence is there */
     bench_team_pin(team, rank); /* now: a session that opens on one core would not spin */
-    weir_status status = bench_team_play(team, rank, &ranks->round, play_steps, session) ? WEIR_OK : WEIR_E_PEER;
+    weir_status status = member_play(team, rank, ranks, session);
     weir_session_close(session);
     return status;
 }

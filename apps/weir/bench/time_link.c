@@ -1,52 +1,14 @@
 /* apps/weir/bench/time_link.c: see the header. */
 #include "apps/weir/bench/time_link.h"
 
-#include "apps/common/measure.h"
 #include "apps/weir/bench/link_plan.h"
 #include "apps/weir/bench/ranks.h"
 #include "apps/weir/bench/timed.h"
 #include "apps/weir/measure_link.h"
 #include "graph/base/error.h"
 
-#include <math.h>
-
-#define ROUND_SECONDS 0.2
-#define QUICK_SECONDS 0.02
 enum { FIRST_US = 300, SECOND_US = 500, ROUNDS = 3 };
-
-/* ---- ops ---- */
-
-static weir_status spin_first(const weir_kernel_args *args)
-{
-    (void)args;
-    bench_spin(FIRST_US);
-    return WEIR_OK;
-}
-
-static weir_status spin_second(const weir_kernel_args *args)
-{
-    (void)args;
-    bench_spin(SECOND_US);
-    return WEIR_OK;
-}
-
-static const weir_op op_first = {.name = "bench_time_first", .in_max = 1, .out_count = 1, .infer = bench_link_infer, .fits = bench_link_fits,
-                                 .kernel = {[WEIR_CPU] = spin_first}};
-static const weir_op op_second = {.name = "bench_time_second", .in_min = 1, .in_max = 1, .out_count = 1, .infer = bench_link_infer, .fits = bench_link_fits,
-                                  .kernel = {[WEIR_CPU] = spin_second}};
-static const weir_op op_last = {.name = "bench_time_last", .in_min = 1, .in_max = 1, .infer = bench_link_infer, .fits = bench_link_fits,
-                                .kernel = {[WEIR_CPU] = spin_second}};
-
-static weir_status ops_register(void)
-{
-    if (weir_op_find(op_first.name))
-        return WEIR_OK;
-    weir_status status = weir_op_register(&op_first);
-    status = status ? status : weir_op_register(&op_second);
-    return status ? status : weir_op_register(&op_last);
-}
-
-/* ---- cases ---- */
+#define GUESS_BYTES_S 1e9
 
 typedef struct shape_case {
     const char *name;
@@ -65,20 +27,16 @@ static const char *const way_names[WAYS] = {[BENCH_SHM] = "shm", [BENCH_TCP] = "
 
 static weir_plan *shape_plan(const shape_case *s)
 {
-    return bench_link_plan(&(bench_link_shape){.bytes = s->bytes, .slots = s->slots, .first = &op_first, .second = s->back ? &op_second : &op_last,
-                                                 .back = s->back});
+    return bench_link_plan(&(bench_link_shape){.bytes = s->bytes, .slots = s->slots, .first = s->back ? &bench_link_pass : &bench_link_give,
+                                                 .second = s->back ? &bench_link_pass : &bench_link_take, .first_us = FIRST_US,
+                                                 .second_us = SECOND_US, .back = s->back});
 }
 
 static weir_status measure(const weir_plan *plan, const shape_case *s, enum bench_way way, bool quick, double *seconds)
 {
-    double each[ROUNDS];
-    weir_status status = WEIR_OK;
-    const int rounds = quick ? 1 : ROUNDS;
-    const struct bench_ranks ranks = {.plan = plan, .round = {.bytes = s->bytes, .round_seconds = quick ? QUICK_SECONDS : ROUND_SECONDS}, .way = way};
-    for (int i = 0; i < rounds && !status; i++)
-        status = bench_ranks_run(2, &ranks, &each[i]);
-    *seconds = status ? 0 : measure_median(each, rounds);
-    return status;
+    const struct bench_ranks ranks = {.plan = plan, .way = way, .rounds = quick ? 1 : ROUNDS,
+                                      .guess = 1e-6 * (FIRST_US + SECOND_US) + (double)s->bytes / GUESS_BYTES_S};
+    return bench_ranks_run(2, &ranks, seconds);
 }
 
 static weir_status predict(const weir_plan *plan, const weir_rates *rates, enum bench_way way, double *seconds)
@@ -123,7 +81,7 @@ weir_status bench_time_link(bool json, bool quick, FILE *to)
 {
     const weir_plan *plans[SHAPES] = {NULL};
     weir_rates *rates = rates_new();
-    weir_status status = rates ? ops_register() : error_set(WEIR_E_MEMORY, "no memory for rates");
+    weir_status status = rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
     for (int i = 0; i < SHAPES && !status; i++)
         status = (plans[i] = shape_plan(&shapes[i])) ? WEIR_OK : WEIR_E_GRAPH;
     status = status ? status : compare(plans, rates, json, quick, to);

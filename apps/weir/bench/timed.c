@@ -48,7 +48,7 @@ weir_status bench_timed_run(const bench_timed *t, double *seconds, double *sprea
         status = run(t, steps, &few);
         status = status ? status : run(t, 3 * steps, &many);
         each[rounds] = (many - few) / (2 * steps);
-        rounds += --tries <= 0 || !bench_spin_disturbed(waited, few + many);
+        rounds += t->agree <= 0 || --tries <= 0 || !bench_spin_disturbed(waited, few + many);
     }
     *seconds = status ? 0 : measure_median(each, rounds); /* which sorts */
     *spread = status ? 0 : rounds < 3 ? each[rounds - 1] / each[0] : fmin(each[rounds - 2] / each[0], each[rounds - 1] / each[1]);

@@ -15,7 +15,7 @@ typedef struct bench_timed {
     weir_session *session; /* borrowed */
     double guess;          /* seconds of a step, about: how many steps a run has */
     int rounds;            /* at most BENCH_TIMED_ROUNDS */
-    double agree;          /* no more rounds if the median, the next shorter and the next longer one are as near as that; 0: all rounds */
+    double agree;          /* no more rounds if the median, the next shorter and the next longer one are as near as that; 0: all rounds, and none again */
     const char *pulled;    /* a fetch without a sink, of one f32, that is pulled `pulls` times a step; NULL: none */
     int pulls;
 } bench_timed;
