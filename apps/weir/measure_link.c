@@ -12,6 +12,7 @@
 #include <time.h>
 
 #define ROUND_SECONDS 0.1
+#define BUSY_SECONDS 0.02 /* of a short run, of steps of a busy worker */
 /* Of two hosts: each run. TCP begins slowly, and a queue on the way that overflows makes it stop and go for a while. */
 #define RALLY_SECONDS 1.5
 #define STREAM_SECONDS 4
@@ -25,24 +26,35 @@ static uint64_t ps_of(double seconds)
     return seconds > 0 ? (uint64_t)(seconds * TIME_PS_S + 0.5) : 0;
 }
 
-/* For which kernels spin, to keep a worker busy: longer than a value of that size occupies a line. */
-enum { SMALL_US = 20, LARGE_US = 2000, SMALL_BYTES = 64, LARGE_BYTES = 1 << 20 };
+/* Values whose costs are measured, and for how long a kernel spins to keep a worker busy: longer than the value occupies a line. A byte of
+ * 4 MiB costs up to half more than one of 1 MiB. */
+static const struct busy {
+    size_t bytes;
+    int64_t us;
+} busy[] = {{64, 20}, {1 << 20, 2000}, {4 << 20, 5000}};
+enum { BUSY = sizeof busy / sizeof *busy, BUSY_ROUNDS = 5, SMALL_BYTES = 64 };
 
 /* ---- processes of this machine ---- */
 
-static weir_status time_plan(weir_plan *plan, size_t bytes, enum bench_way way, double *seconds)
+static weir_status time_plan(weir_plan *plan, struct bench_ranks ranks, double *seconds)
 {
-    const struct bench_ranks ranks = {.plan = plan, .round = {.bytes = bytes, .round_seconds = ROUND_SECONDS}, .way = way};
+    ranks.plan = plan;
     weir_status status = plan ? bench_ranks_run(2, &ranks, seconds) : WEIR_E_MEMORY; /* the sentence is there */
     weir_plan_free(plan);
     return status;
 }
 
+static weir_status time_idle(size_t bytes, bool stream, enum bench_way way, double *seconds)
+{
+    const struct bench_ranks ranks = {.round = {.bytes = bytes, .round_seconds = ROUND_SECONDS}, .way = way};
+    return time_plan(bench_link_idle(bytes, stream), ranks, seconds);
+}
+
 static weir_status measure_size(time_link *link, size_t bytes, enum bench_way way)
 {
     double once = 0, stream = 0;
-    weir_status status = time_plan(bench_link_idle(bytes, false), bytes, way, &once);
-    status = status ? status : time_plan(bench_link_idle(bytes, true), bytes, way, &stream);
+    weir_status status = time_idle(bytes, false, way, &once);
+    status = status ? status : time_idle(bytes, true, way, &stream);
     if (status)
         return status;
     curve_add(&link->once, bytes, ps_of(once / 2));
@@ -50,35 +62,34 @@ static weir_status measure_size(time_link *link, size_t bytes, enum bench_way wa
     return WEIR_OK;
 }
 
-/* One end's worker is busy all the time; its values are small, or large; it sends them, or receives. */
-static weir_status time_busy(bool large, bool sends, enum bench_way way, double *seconds)
+/* One end's worker is busy all the time; it sends values, or receives them. */
+static weir_status time_busy(const struct busy *b, bool sends, enum bench_way way, double *seconds)
 {
-    const size_t bytes = large ? LARGE_BYTES : SMALL_BYTES;
-    const int64_t us = large ? LARGE_US : SMALL_US;
-    const bench_link_shape shape = {.bytes = bytes, .slots = 4, .first = &bench_link_give, .second = &bench_link_take,
-                                    .first_us = sends ? us : 0, .second_us = sends ? 0 : us};
-    return time_plan(bench_link_plan(&shape), bytes, way, seconds);
+    const bench_link_shape shape = {.bytes = b->bytes, .slots = 4, .first = &bench_link_give, .second = &bench_link_take,
+                                    .first_us = sends ? b->us : 0, .second_us = sends ? 0 : b->us};
+    const struct bench_ranks ranks = {.way = way, .rounds = BUSY_ROUNDS, .guess = 1e-6 * (double)b->us, .short_s = BUSY_SECONDS};
+    return time_plan(bench_link_plan(&shape), ranks, seconds);
 }
 
-/* A step of these, by shared memory: [large][sends]. */
-typedef double busy_seconds[2][2];
+/* A step of these, by shared memory: [busy][sends]. */
+typedef double busy_seconds[BUSY][2];
 
 /* Over the link a step takes a busy worker longer, by what a value costs it. */
 static weir_status measure_costs(time_link *link, enum bench_way way, busy_seconds without)
 {
     weir_status status = WEIR_OK;
-    for (int large = 0; large < 2; large++)
+    for (int b = 0; b < BUSY; b++)
         for (int sends = 0; sends < 2 && !status; sends++) {
             double with = 0;
-            status = time_busy(large, sends, way, &with);
-            curve_add(sends ? &link->sends : &link->receives, large ? LARGE_BYTES : SMALL_BYTES, ps_of(with - without[large][sends]));
+            status = time_busy(&busy[b], sends, way, &with);
+            curve_add(sends ? &link->sends : &link->receives, busy[b].bytes, ps_of(with - without[b][sends]));
         }
     return status;
 }
 
 static weir_status measure_one(weir_rates *rates, time_carrier carrier, busy_seconds without)
 {
-    static const size_t sizes[] = {64, 64 << 10, 256 << 10, 1 << 20, 16 << 20};
+    static const size_t sizes[] = {64, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20};
     const bool ucx = carrier == TIME_UCX || carrier == TIME_UCX_KEY;
     const enum bench_way way = carrier == TIME_TCP || carrier == TIME_UCX ? BENCH_TCP : BENCH_TCP_KEY;
     time_link link = {.once.count = 0};
@@ -92,20 +103,20 @@ static weir_status measure_one(weir_rates *rates, time_carrier carrier, busy_sec
     return status;
 }
 
-static weir_status measure_memory(weir_rates *rates, busy_seconds without)
+weir_status measure_process(weir_rates *rates)
 {
     double seconds = 0;
-    weir_status status = time_plan(bench_link_idle(SMALL_BYTES, false), SMALL_BYTES, BENCH_SHM, &seconds);
+    weir_status status = time_idle(SMALL_BYTES, false, BENCH_SHM, &seconds);
     rates->process = ps_of(seconds / 2);
-    for (int i = 0; i < 4 && !status; i++)
-        status = time_busy(i / 2, i % 2, BENCH_SHM, &without[i / 2][i % 2]);
     return status;
 }
 
 weir_status measure_links(weir_rates *rates)
 {
     busy_seconds without = {{0}};
-    weir_status status = measure_memory(rates, without);
+    weir_status status = measure_process(rates);
+    for (int i = 0; i < 2 * BUSY && !status; i++)
+        status = time_busy(&busy[i / 2], i % 2, BENCH_SHM, &without[i / 2][i % 2]);
     for (int c = 0; c < TIME_CARRIERS && !status; c++) {
         status = measure_one(rates, (time_carrier)c, without);
         if (status && (c == TIME_UCX || c == TIME_UCX_KEY))

@@ -8,9 +8,12 @@
 
 #include "graph/time/rates.h"
 
-/* Links of this machine, and how long a message takes from process to process in shared memory. Takes about ten seconds. UCX is left out
+/* Links of this machine, and how long a message takes from process to process in shared memory. Takes about twenty seconds. UCX is left out
  * where it is not there. Forks: to be called by a process that has no other threads. */
 weir_status measure_links(weir_rates *rates);
+
+/* How long a message takes from process to process in shared memory, alone. Forks, as the above. */
+weir_status measure_process(weir_rates *rates);
 
 /* The link of two hosts, by ranks 0 and 1 of a cluster, which call it at the same time: over UCX if WEIR_CARRIER names it, else over
  * TCP; without a key if WEIR_INSECURE is 1. Both get the rates. */

@@ -28,14 +28,14 @@ static const char program[] = "weir bench";
 #define BENCH_LIST(X)                              \
     X(link, "a register to another process")       \
     X(allreduce, "a sum over processes")           \
-    X(time_link, "predicted beside measured values to another process") \
+    X(time_link, "predicted beside measured values to another process over TCP") \
+    X(time, "predicted beside measured steps")     \
     X(actors, "messages between actors")           \
     X(loop, "from a push to its value")            \
     X(gpt, "a training step of a GPT")             \
     X(fuse, "kernels in one pass over memory")     \
     X(stored, "products of weights as they are stored") \
     X(save, "what a checkpoint of it costs")       \
-    X(time, "predicted beside measured steps")     \
     X(shapes, "times of calls that were not measured")
 
 typedef struct bench {

@@ -30,7 +30,8 @@ static void choose_way(enum bench_way way)
 static weir_status member_timed(struct bench_team *team, uint32_t rank, const struct bench_ranks *ranks, weir_session *session)
 {
     double spread;
-    return bench_timed_run(&(bench_timed){.session = session, .guess = ranks->guess, .rounds = ranks->rounds}, &team->seconds[rank], &spread);
+    const bench_timed timed = {.session = session, .guess = ranks->guess, .short_s = ranks->short_s, .rounds = ranks->rounds};
+    return bench_timed_run(&timed, &team->seconds[rank], &spread);
 }
 
 static weir_status member_play(struct bench_team *team, uint32_t rank, const struct bench_ranks *ranks, weir_session *session)

@@ -16,8 +16,8 @@ struct bench_ranks {
     const weir_plan *plan;    /* borrowed; a device a rank */
     struct bench_round round;
     enum bench_way way;
-    int rounds;               /* > 0: in the place of `round`, as bench_timed_run() with so many rounds, and `guess` */
-    double guess;
+    int rounds;               /* > 0: in the place of `round`, as bench_timed_run() with these three */
+    double guess, short_s;
 };
 
 /* Seconds per step, from all ranks' being at rest to their being at rest again; with `rounds`, of a step among many. */

@@ -2,6 +2,7 @@
 #include "apps/weir/bench/time.h"
 
 #include "apps/weir/bench/spin_plan.h"
+#include "apps/weir/bench/time_link.h"
 #include "apps/weir/bench/timed.h"
 #include "apps/weir/bench/traced.h"
 #include "graph/base/error.h"
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS_QUICK = 1, TRACES_MOST = 5 };
+enum { ROUNDS_QUICK = 1, SHARED_ROUNDS = 5, TRACES_MOST = 5 };
 #define TRACE_S 0.2
 #define AGREE 0.005      /* rounds of a plan that are as near are enough */
 #define BOUND 0.03       /* of a step */
@@ -64,12 +65,13 @@ static int workers_of(const spin_case *c, const weir_rates *rates)
     return c->workers == SHARING ? -SHARING * (int)rates->cores : c->workers;
 }
 
-static weir_status measure(const weir_plan *plan, int workers, double guess, int rounds, double *seconds)
+static weir_status measure(const weir_plan *plan, const spin_case *c, const weir_rates *rates, double guess, int rounds, double *seconds)
 {
     double spread;
-    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers);
-    weir_status status =
-        session ? bench_timed_run(&(bench_timed){.session = session, .guess = guess, .rounds = rounds, .agree = AGREE}, seconds, &spread) : WEIR_E_STATE;
+    weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers_of(c, rates));
+    const bench_timed timed = {.session = session, .guess = guess, .cores = c->workers == SHARING ? (double)rates->cores : 0, .rounds = rounds,
+                               .agree = AGREE};
+    weir_status status = session ? bench_timed_run(&timed, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
     return status;
 }
@@ -177,7 +179,7 @@ static weir_status compare(const weir_plan *plan, const spin_case *c, weir_rates
     if (status)
         return status;
     status = predict(plan, rates, workers_of(c, rates), NULL, &to->predicted);
-    status = status ? status : measure(plan, workers_of(c, rates), to->predicted, rounds, &to->measured);
+    status = status ? status : measure(plan, c, rates, to->predicted, rounds, &to->measured);
     status = status ? status : predict_wrong(plan, c, rates, to);
     status = status ? status : compare_traces(&traced, plan, c, rates, to);
     bench_traced_close(&traced);
@@ -208,7 +210,7 @@ static weir_status compare_change(const weir_plan *plan, const spin_change *chan
     weir_plan *with = spin_plan(&slower, c->name);
     weir_status status = with ? predict_change(plan, change, change->stage, rates, &to->predicted) : WEIR_E_GRAPH;
     status = status ? status : predict_change(plan, change, (change->stage + 1) % c->shape.stages, rates, &to->wrong);
-    status = status ? status : measure(with, workers_of(c, rates), to->predicted, rounds, &to->measured);
+    status = status ? status : measure(with, c, rates, to->predicted, rounds, &to->measured);
     weir_plan_free(with);
     return status;
 }
@@ -224,6 +226,9 @@ static double change_error(const compared *before, const changed *after, double 
 typedef struct all_compared {
     compared plan[CASES];
     changed change[CHANGES];
+    struct two_processes {
+        double measured, predicted, more_slots;
+    } shared[BENCH_SHARED];
 } all_compared;
 
 /* A plan that is predicted with one slot more takes as long as the next one, which has it. */
@@ -261,7 +266,7 @@ static weir_status judge_one(const char *name, double worst, double bound, const
 
 static weir_status judge(const all_compared *all, bool json, FILE *to)
 {
-    double worst = 0, off[WRONGS] = {0}, change = 0, wrong_change = 0, trace = 0, wrong_trace = 0;
+    double worst = 0, off[WRONGS] = {0}, change = 0, wrong_change = 0, trace = 0, wrong_trace = 0, shared_slots = 0;
     for (int i = 0; i < CASES; i++) {
         const compared *c = &all->plan[i];
         worst = fmax(worst, fmax(fabs(error_of(c->predicted, c->measured)), slot_error(all->plan, i)));
@@ -269,6 +274,10 @@ static weir_status judge(const all_compared *all, bool json, FILE *to)
             off[w] = fmax(off[w], fabs(error_of(c->wrong[w], c->measured)));
         trace = fmax(trace, c->trace);
         wrong_trace = fmax(wrong_trace, c->wrong_trace);
+    }
+    for (int i = 0; i < BENCH_SHARED; i++) {
+        worst = fmax(worst, fabs(error_of(all->shared[i].predicted, all->shared[i].measured)));
+        shared_slots = fmax(shared_slots, fabs(error_of(all->shared[i].more_slots, all->shared[i].measured)));
     }
     for (int i = 0; i < CHANGES; i++) {
         const compared *before = &all->plan[changes[i].of];
@@ -289,6 +298,7 @@ static weir_status judge(const all_compared *all, bool json, FILE *to)
     status = status ? status : judge_one("a trace", trace, TRACE_BOUND, "swapped rates", wrong_trace);
     for (int w = 0; w < WRONGS && !status; w++)
         status = judge_one("a prediction", worst, BOUND, wrong_names[w], off[w]);
+    status = status ? status : judge_one("a prediction", worst, BOUND, "one slot more between processes", shared_slots);
     if (!status && pairs.right < ORDER * pairs.count)
         status = error_set(WEIR_E_KERNEL, "%d of %d pairs of plans are in the wrong order, more than 3 %%", pairs.count - pairs.right, pairs.count);
     return status;
@@ -320,7 +330,16 @@ static void print_change(const spin_change *change, const compared *before, cons
                 1e-3 * (double)change->us, 1e3 * measured, 1e3 * predicted, 100 * change_error(before, after, after->predicted));
 }
 
-static weir_status compare_all(weir_plan *const *plans, weir_rates *rates, bool json, int rounds, FILE *to)
+static void print_shared(const char *name, const struct two_processes *c, bool json, FILE *to)
+{
+    if (json)
+        fprintf(to, ", \"two processes, %s\": {\"measured_s\": %.6f, \"predicted_s\": %.6f}", name, c->measured, c->predicted);
+    else
+        fprintf(to, "two processes, %-21s  measured %8.3f ms, predicted %8.3f ms, %+5.1f %%\n", name, 1e3 * c->measured, 1e3 * c->predicted,
+                100 * error_of(c->predicted, c->measured));
+}
+
+static weir_status compare_all(const weir_plan *const *plans, const bench_shared *shared, weir_rates *rates, bool json, int rounds, FILE *to)
 {
     all_compared all = {.plan = {{.measured = 0}}};
     weir_status status = WEIR_OK;
@@ -328,6 +347,13 @@ static weir_status compare_all(weir_plan *const *plans, weir_rates *rates, bool 
         status = compare(plans[i], &cases[i], rates, rounds, &all.plan[i]);
         if (!status)
             print(i, &all.plan[i], json, to);
+    }
+    for (int i = 0; i < BENCH_SHARED && !status; i++) {
+        all.shared[i].measured = shared[i].measured;
+        status = bench_shared_predict(&shared[i], rates, false, &all.shared[i].predicted);
+        status = status ? status : bench_shared_predict(&shared[i], rates, true, &all.shared[i].more_slots);
+        if (!status)
+            print_shared(shared[i].name, &all.shared[i], json, to);
     }
     for (int i = 0; i < CHANGES && !status; i++) {
         status = compare_change(plans[changes[i].of], &changes[i], rates, rounds, &all.change[i]);
@@ -337,17 +363,34 @@ static weir_status compare_all(weir_plan *const *plans, weir_rates *rates, bool 
     return status ? status : judge(&all, json, to);
 }
 
+/* Calls of all plans; what processes measured stays. */
+static weir_status measure_calls(const weir_plan *const *plans, const bench_shared *shared, weir_rates *rates)
+{
+    const weir_plan *all[CASES + BENCH_SHARED];
+    const uint64_t process = rates->process;
+    memcpy(all, plans, CASES * sizeof *all);
+    for (int i = 0; i < BENCH_SHARED; i++)
+        all[CASES + i] = shared[i].plan;
+    const bool measured = weir_measure(all, CASES + BENCH_SHARED, .noisy = true, .add_to = rates);
+    rates->process = process;
+    return measured ? WEIR_OK : WEIR_E_STATE;
+}
+
+/* Processes first: sessions and weir_measure() start threads. */
 weir_status bench_time(bool json, bool quick, FILE *to)
 {
-    weir_plan *plans[CASES] = {NULL};
-    weir_status status = WEIR_OK;
+    const weir_plan *plans[CASES] = {NULL};
+    bench_shared shared[BENCH_SHARED] = {{.plan = NULL}};
+    weir_rates *rates = rates_new();
+    weir_status status = rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
+    status = status ? status : bench_shared_measure(shared, rates, quick ? ROUNDS_QUICK : SHARED_ROUNDS);
     for (int i = 0; i < CASES && !status; i++)
         status = (plans[i] = spin_plan(&cases[i].shape, cases[i].name)) ? WEIR_OK : WEIR_E_GRAPH;
-    weir_rates *rates = status ? NULL : weir_measure((const weir_plan *const *)plans, CASES, .noisy = true);
-    status = status ? status : rates ? WEIR_OK : WEIR_E_STATE;
-    status = status ? status : compare_all(plans, rates, json, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS, to);
+    status = status ? status : measure_calls(plans, shared, rates);
+    status = status ? status : compare_all(plans, shared, rates, json, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS, to);
     weir_rates_free(rates);
+    bench_shared_free(shared);
     for (int i = 0; i < CASES; i++)
-        weir_plan_free(plans[i]);
+        weir_plan_free((weir_plan *)plans[i]);
     return status;
 }

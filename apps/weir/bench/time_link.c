@@ -6,8 +6,11 @@
 #include "apps/weir/bench/timed.h"
 #include "apps/weir/measure_link.h"
 #include "graph/base/error.h"
+#include "graph/plan/form/plan.h"
 
-enum { FIRST_US = 300, SECOND_US = 500, ROUNDS = 3 };
+#include <string.h>
+
+enum { ROUNDS = 3 };
 #define GUESS_BYTES_S 1e9
 
 typedef struct shape_case {
@@ -15,37 +18,76 @@ typedef struct shape_case {
     size_t bytes;
     uint32_t slots;
     bool back;
+    int64_t first_us, second_us;
 } shape_case;
-
-static const shape_case shapes[] = {
-    {"64 B, 1 slot", 64, 1, false},       {"64 B, there and back", 64, 1, true},   {"64 KiB, 2 slots", 64 << 10, 2, false},
-    {"1 MiB, 1 slot", 1 << 20, 1, false}, {"1 MiB, 2 slots", 1 << 20, 2, false},   {"1 MiB, there and back", 1 << 20, 1, true},
-    {"4 MiB, 1 slot", 4 << 20, 1, false}, {"4 MiB, 4 slots", 4 << 20, 4, false},
-};
-enum { SHAPES = sizeof shapes / sizeof *shapes, WAYS = 3, CASES = SHAPES * WAYS };
-static const char *const way_names[WAYS] = {[BENCH_SHM] = "shm", [BENCH_TCP] = "tcp", [BENCH_TCP_KEY] = "tcp+key"};
 
 static weir_plan *shape_plan(const shape_case *s)
 {
     return bench_link_plan(&(bench_link_shape){.bytes = s->bytes, .slots = s->slots, .first = s->back ? &bench_link_pass : &bench_link_give,
-                                                 .second = s->back ? &bench_link_pass : &bench_link_take, .first_us = FIRST_US,
-                                                 .second_us = SECOND_US, .back = s->back});
+                                                 .second = s->back ? &bench_link_pass : &bench_link_take, .first_us = s->first_us,
+                                                 .second_us = s->second_us, .back = s->back});
 }
 
-static weir_status measure(const weir_plan *plan, const shape_case *s, enum bench_way way, bool quick, double *seconds)
+static weir_status measure(const weir_plan *plan, const shape_case *s, enum bench_way way, int rounds, double *seconds)
 {
-    const struct bench_ranks ranks = {.plan = plan, .way = way, .rounds = quick ? 1 : ROUNDS,
-                                      .guess = 1e-6 * (FIRST_US + SECOND_US) + (double)s->bytes / GUESS_BYTES_S};
+    const struct bench_ranks ranks = {.plan = plan, .way = way, .rounds = rounds,
+                                      .guess = 1e-6 * (double)(s->first_us + s->second_us) + (double)s->bytes / GUESS_BYTES_S};
     return bench_ranks_run(2, &ranks, seconds);
 }
 
-static weir_status predict(const weir_plan *plan, const weir_rates *rates, enum bench_way way, double *seconds)
+static weir_status predict(const weir_plan *plan, const weir_rates *rates, enum bench_way way, const char *const *set, double *seconds)
 {
     weir_prediction p = {.steady = false};
-    weir_status status = weir_predict(plan, rates, &p, .ranks = 2, .carrier = way == BENCH_SHM ? "shm" : "tcp", .no_key = way == BENCH_TCP);
+    weir_status status = weir_predict(plan, rates, &p, .ranks = 2, .carrier = way == BENCH_SHM ? "shm" : "tcp", .no_key = way == BENCH_TCP, .set = set);
     *seconds = p.step_s;
     return status;
 }
+
+/* ---- in shared memory ---- */
+
+static const shape_case shared[BENCH_SHARED] = {
+    {"64 B, one slot", 64, 1, false, 2100, 3300},
+    {"1 MiB, two slots", 1 << 20, 2, false, 2100, 3300},
+    {"1 MiB, there and back", 1 << 20, 1, true, 2100, 3300},
+    {"4 MiB, four slots", 4 << 20, 4, false, 4700, 4100},
+};
+
+weir_status bench_shared_measure(bench_shared *all, weir_rates *rates, int rounds)
+{
+    memset(all, 0, BENCH_SHARED * sizeof *all);
+    weir_status status = measure_process(rates);
+    for (int i = 0; i < BENCH_SHARED && !status; i++) {
+        all[i] = (bench_shared){shared[i].name, shape_plan(&shared[i]), 0};
+        status = all[i].plan ? measure(all[i].plan, &shared[i], BENCH_SHM, rounds, &all[i].measured) : WEIR_E_GRAPH;
+    }
+    return status;
+}
+
+void bench_shared_free(bench_shared *all)
+{
+    for (int i = 0; i < BENCH_SHARED; i++)
+        weir_plan_free(all[i].plan);
+}
+
+weir_status bench_shared_predict(const bench_shared *one, const weir_rates *rates, bool slot_more, double *seconds)
+{
+    const int slots = (int)one->plan->regsts[0].slots;
+    char text[32];
+    snprintf(text, sizeof text, "slots(bytes)=%d", slots + slot_more);
+    return predict(one->plan, rates, BENCH_SHM, (const char *[]){text, NULL}, seconds);
+}
+
+/* ---- over TCP ---- */
+
+static const shape_case shapes[] = {
+    {"64 B, 1 slot", 64, 1, false, 300, 500},       {"64 B, there and back", 64, 1, true, 300, 500},
+    {"64 KiB, 2 slots", 64 << 10, 2, false, 300, 500}, {"1 MiB, 1 slot", 1 << 20, 1, false, 300, 500},
+    {"1 MiB, 2 slots", 1 << 20, 2, false, 300, 500}, {"1 MiB, there and back", 1 << 20, 1, true, 300, 500},
+    {"4 MiB, 1 slot", 4 << 20, 1, false, 300, 500}, {"4 MiB, 4 slots", 4 << 20, 4, false, 300, 500},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes, WAYS = 2, CASES = SHAPES * WAYS };
+static const enum bench_way ways[WAYS] = {BENCH_TCP, BENCH_TCP_KEY};
+static const char *const way_names[WAYS] = {"tcp", "tcp+key"};
 
 static void print(int c, double measured, double predicted, bool json, FILE *to)
 {
@@ -64,12 +106,12 @@ static weir_status compare(const weir_plan *const *plans, weir_rates *rates, boo
     weir_status status = measure_links(rates);
     const uint64_t process = rates->process;
     for (int c = 0; c < CASES && !status; c++)
-        status = measure(plans[c % SHAPES], &shapes[c % SHAPES], (enum bench_way)(c / SHAPES), quick, &measured[c]);
+        status = measure(plans[c % SHAPES], &shapes[c % SHAPES], ways[c / SHAPES], quick ? 1 : ROUNDS, &measured[c]);
     if (!status && !weir_measure(plans, SHAPES, .noisy = true, .add_to = rates))
         status = WEIR_E_STATE;
     rates->process = process;
     for (int c = 0; c < CASES && !status; c++) {
-        status = predict(plans[c % SHAPES], rates, (enum bench_way)(c / SHAPES), &predicted);
+        status = predict(plans[c % SHAPES], rates, ways[c / SHAPES], NULL, &predicted);
         if (!status)
             print(c, measured[c], predicted, json, to);
     }

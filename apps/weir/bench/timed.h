@@ -2,7 +2,8 @@
  *
  * At real-time priority Linux gives other threads 50 ms of a processor when they have waited for it for a second. So runs are
  * shorter than a second, and each begins after a pause. A run's beginning and end cost once: a step takes as long as the steps that a
- * longer run has more. A round in which threads that spin waited for a processor is repeated, a few times at most.
+ * longer run has more. A round in which threads that spin waited for a processor, or all had less of
+ * the cores than they keep busy, is repeated, a few times at most.
  */
 #ifndef APPS_WEIR_BENCH_TIMED_H
 #define APPS_WEIR_BENCH_TIMED_H
@@ -14,6 +15,8 @@ enum { BENCH_TIMED_ROUNDS = 7 };
 typedef struct bench_timed {
     weir_session *session; /* borrowed */
     double guess;          /* seconds of a step, about: how many steps a run has */
+    double short_s;        /* of the shorter run of a round; the longer one takes three times as long [0.1] */
+    double cores;          /* that all workers together keep busy; 0: nobody knows */
     int rounds;            /* at most BENCH_TIMED_ROUNDS */
     double agree;          /* no more rounds if the median, the next shorter and the next longer one are as near as that; 0: all rounds, and none again */
     const char *pulled;    /* a fetch without a sink, of one f32, that is pulled `pulls` times a step; NULL: none */
