@@ -1,7 +1,7 @@
 /* apps/weir/measure_link.h: links between ranks, measured for weir measure: of processes on this machine over each carrier, and of two hosts.
  *
- * Two ranks pass values of 64 bytes to 16 MiB: there and back, halved (once), and one way as fast as they go (stream); and threads that
- * sleep when they wait tell how much of a processor each byte takes on either side.
+ * Two ranks pass values of 64 bytes to 16 MiB: there and back, halved (once), and one way as fast as they go (stream). Then one
+ * rank's worker computes all the time, which takes it longer by as much as the values cost its processor (sends, receives).
  */
 #ifndef APPS_WEIR_MEASURE_LINK_H
 #define APPS_WEIR_MEASURE_LINK_H

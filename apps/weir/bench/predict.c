@@ -295,7 +295,7 @@ static void print_order(const compared *all, int count, FILE *to)
             pairs.right < ORDER * pairs.count ? ", fewer than 97 %" : "");
 }
 
-/* Of the plans that count: each one's error of all firing times. */
+/* The error of all firing times of a plan, over the plans that count. */
 static void print_traces(const compared *all, int count, FILE *to)
 {
     errors e = {.count = 0};

@@ -11,9 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUNDS_QUICK = 1, SHARED_ROUNDS = 5, TRACES_MOST = 5 };
+enum { ROUNDS_QUICK = 1, TRACES_MOST = 5 };
 #define TRACE_S 0.2
-#define AGREE 0.005      /* rounds of a plan that are as near are enough */
 #define BOUND 0.03       /* of a step */
 #define TRACE_BOUND 0.06 /* of all firing times */
 #define ORDER 0.97       /* of pairs of plans */
@@ -70,7 +69,7 @@ static weir_status measure(const weir_plan *plan, const spin_case *c, const weir
     double spread;
     weir_session *session = weir_session_open(plan, .cluster = {.alone = true}, .workers = workers_of(c, rates));
     const bench_timed timed = {.session = session, .guess = guess, .cores = c->workers == SHARING ? (double)rates->cores : 0, .rounds = rounds,
-                               .agree = AGREE};
+                               .agree = BENCH_TIMED_AGREE};
     weir_status status = session ? bench_timed_run(&timed, seconds, &spread) : WEIR_E_STATE;
     weir_session_close(session);
     return status;
@@ -383,7 +382,7 @@ weir_status bench_time(bool json, bool quick, FILE *to)
     bench_shared shared[BENCH_SHARED] = {{.plan = NULL}};
     weir_rates *rates = rates_new();
     weir_status status = rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
-    status = status ? status : bench_shared_measure(shared, rates, quick ? ROUNDS_QUICK : SHARED_ROUNDS);
+    status = status ? status : bench_shared_measure(shared, rates, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS);
     for (int i = 0; i < CASES && !status; i++)
         status = (plans[i] = spin_plan(&cases[i].shape, cases[i].name)) ? WEIR_OK : WEIR_E_GRAPH;
     status = status ? status : measure_calls(plans, shared, rates);

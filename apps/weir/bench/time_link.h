@@ -20,7 +20,7 @@ typedef struct bench_shared {
     double measured;       /* seconds of a step */
 } bench_shared;
 
-/* Measures BENCH_SHARED plans, and how long a message takes between processes. To be freed also after a failure. Forks: to be called by a
+/* Measures BENCH_SHARED plans, in at most `rounds` (BENCH_TIMED_ROUNDS) rounds each, and how long a message takes between processes. To be freed also after a failure. Forks: to be called by a
  * process that has no other threads. */
 weir_status bench_shared_measure(bench_shared *all, weir_rates *rates, int rounds);
 void bench_shared_free(bench_shared *all);

@@ -36,8 +36,7 @@ static weir_status run(const bench_timed *t, int steps, double *seconds)
     return status;
 }
 
-/* Sorts them. */
-static bool agree(double *each, int count, double by)
+bool bench_timed_agree(double *each, int count, double by)
 {
     const double median = measure_median(each, count);
     return count >= 3 && by > 0 && each[count / 2 + 1] - each[count / 2 - 1] <= by * median;
@@ -68,7 +67,7 @@ weir_status bench_timed_run(const bench_timed *t, double *seconds, double *sprea
     const int steps = (int)(short_of(t) / t->guess) + 1;
     int rounds = 0, tries = TRIES * t->rounds;
     weir_status status = run(t, 2, &first);
-    while (rounds < t->rounds && !status && !agree(each, rounds, t->agree)) {
+    while (rounds < t->rounds && !status && !bench_timed_agree(each, rounds, t->agree)) {
         bool disturbed;
         status = run_round(t, steps, &each[rounds], &disturbed);
         rounds += t->agree <= 0 || --tries <= 0 || !disturbed;

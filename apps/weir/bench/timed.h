@@ -11,6 +11,7 @@
 #include <weir/weir.h>
 
 enum { BENCH_TIMED_ROUNDS = 7 };
+#define BENCH_TIMED_AGREE 0.005 /* near enough to stop */
 
 typedef struct bench_timed {
     weir_session *session; /* borrowed */
@@ -26,6 +27,10 @@ typedef struct bench_timed {
 /* Writes the median of the rounds to `seconds`, and how far they are apart to `spread`: the longest round divided by the shortest, but
  * for the most extreme one. */
 weir_status bench_timed_run(const bench_timed *timed, double *seconds, double *spread);
+
+/* Whether the median of rounds, the next shorter and the next longer one are as near as `by`: there are at least three, and `by` is not 0. Sorts
+ * them. */
+bool bench_timed_agree(double *each, int count, double by);
 
 /* Pairs of plans whose measured times are more than 5 % apart, and how many of these are predicted in the right order. */
 typedef struct bench_pairs {
