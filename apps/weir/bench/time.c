@@ -345,7 +345,7 @@ static weir_status compare_all(const weir_plan *const *plans, const bench_shared
     for (int i = 0; i < CASES && !status; i++) {
         status = compare(plans[i], &cases[i], rates, rounds, &all.plan[i]);
         if (!status)
-            print(i, &all.plan[i], json, to);
+            print(i, &all.plan[i], json, to), fflush(to);
     }
     for (int i = 0; i < BENCH_SHARED && !status; i++) {
         all.shared[i].measured = shared[i].measured;
@@ -357,7 +357,7 @@ static weir_status compare_all(const weir_plan *const *plans, const bench_shared
     for (int i = 0; i < CHANGES && !status; i++) {
         status = compare_change(plans[changes[i].of], &changes[i], rates, rounds, &all.change[i]);
         if (!status)
-            print_change(&changes[i], &all.plan[changes[i].of], &all.change[i], json, to);
+            print_change(&changes[i], &all.plan[changes[i].of], &all.change[i], json, to), fflush(to);
     }
     return status ? status : judge(&all, json, to);
 }
