@@ -263,43 +263,67 @@ static weir_status judge_one(const char *name, double worst, double bound, const
     return WEIR_OK;
 }
 
-static weir_status judge(const all_compared *all, bool json, FILE *to)
+/* The worst of all, right predictions and wrong ones. */
+typedef struct verdict {
+    double worst, off[WRONGS], slot_more; /* slot_more: of two processes */
+    double change, wrong_change, trace, wrong_trace;
+    bench_pairs pairs;
+} verdict;
+
+static void raise_to(double *worst, double error)
 {
-    double worst = 0, off[WRONGS] = {0}, change = 0, wrong_change = 0, trace = 0, wrong_trace = 0, shared_slots = 0;
+    *worst = fmax(*worst, fabs(error));
+}
+
+static verdict verdict_of(const all_compared *all)
+{
+    verdict v = {.pairs = pairs_of(all)};
     for (int i = 0; i < CASES; i++) {
         const compared *c = &all->plan[i];
-        worst = fmax(worst, fmax(fabs(error_of(c->predicted, c->measured)), slot_error(all->plan, i)));
+        raise_to(&v.worst, error_of(c->predicted, c->measured));
+        raise_to(&v.worst, slot_error(all->plan, i));
         for (int w = 0; w < WRONGS; w++)
-            off[w] = fmax(off[w], fabs(error_of(c->wrong[w], c->measured)));
-        trace = fmax(trace, c->trace);
-        wrong_trace = fmax(wrong_trace, c->wrong_trace);
+            raise_to(&v.off[w], error_of(c->wrong[w], c->measured));
+        raise_to(&v.trace, c->trace);
+        raise_to(&v.wrong_trace, c->wrong_trace);
     }
     for (int i = 0; i < BENCH_SHARED; i++) {
-        worst = fmax(worst, fabs(error_of(all->shared[i].predicted, all->shared[i].measured)));
-        shared_slots = fmax(shared_slots, fabs(error_of(all->shared[i].more_slots, all->shared[i].measured)));
+        raise_to(&v.worst, error_of(all->shared[i].predicted, all->shared[i].measured));
+        raise_to(&v.slot_more, error_of(all->shared[i].more_slots, all->shared[i].measured));
     }
     for (int i = 0; i < CHANGES; i++) {
-        const compared *before = &all->plan[changes[i].of];
-        change = fmax(change, fabs(change_error(before, &all->change[i], all->change[i].predicted)));
-        wrong_change = fmax(wrong_change, fabs(change_error(before, &all->change[i], all->change[i].wrong)));
+        raise_to(&v.change, change_error(&all->plan[changes[i].of], &all->change[i], all->change[i].predicted));
+        raise_to(&v.wrong_change, change_error(&all->plan[changes[i].of], &all->change[i], all->change[i].wrong));
     }
-    const bench_pairs pairs = pairs_of(all);
-    if (json)
-        fprintf(to, ", \"worst\": %.4f, \"worst_change\": %.4f, \"worst_trace\": %.4f, \"pairs\": %d, \"pairs_right\": %d}\n", worst, change, trace, pairs.count,
-                pairs.right);
-    else
-        fprintf(to, "the worst prediction is off by %.1f %%\nthe worst change is off by %.1f %% of a step; told for another op, by %.0f %%\n"
-                "the worst trace is off by %.1f %%; with swapped rates, by %.0f %%\n%d of %d pairs of plans that are more than 5 %% apart are in the right order\n",
-                100 * worst, 100 * change, 100 * wrong_change, 100 * trace, 100 * wrong_trace, pairs.right, pairs.count);
-    for (int w = 0; w < WRONGS && !json; w++)
-        fprintf(to, "with %s one is off by %.0f %%\n", wrong_names[w], 100 * off[w]);
-    weir_status status = judge_one("a change", change, BOUND, "changes of other ops", wrong_change);
-    status = status ? status : judge_one("a trace", trace, TRACE_BOUND, "swapped rates", wrong_trace);
+    return v;
+}
+
+static void print_verdict(const verdict *v, bool json, FILE *to)
+{
+    if (json) {
+        fprintf(to, ", \"worst\": %.4f, \"worst_change\": %.4f, \"worst_trace\": %.4f, \"pairs\": %d, \"pairs_right\": %d}\n", v->worst, v->change,
+                v->trace, v->pairs.count, v->pairs.right);
+        return;
+    }
+    fprintf(to, "the worst prediction is off by %.1f %%\n", 100 * v->worst);
+    for (int w = 0; w < WRONGS; w++)
+        fprintf(to, "with %s one is off by %.0f %%\n", wrong_names[w], 100 * v->off[w]);
+    fprintf(to, "with one slot more one of two processes is off by %.0f %%\n", 100 * v->slot_more);
+    fprintf(to, "the worst change is off by %.1f %% of a step; told for another op, by %.0f %%\n", 100 * v->change, 100 * v->wrong_change);
+    fprintf(to, "the worst trace is off by %.1f %%; with swapped rates, by %.0f %%\n", 100 * v->trace, 100 * v->wrong_trace);
+    fprintf(to, "%d of %d pairs of plans that are more than 5 %% apart are in the right order\n", v->pairs.right, v->pairs.count);
+}
+
+static weir_status judge(const verdict *v)
+{
+    weir_status status = WEIR_OK;
     for (int w = 0; w < WRONGS && !status; w++)
-        status = judge_one("a prediction", worst, BOUND, wrong_names[w], off[w]);
-    status = status ? status : judge_one("a prediction", worst, BOUND, "one slot more between processes", shared_slots);
-    if (!status && pairs.right < ORDER * pairs.count)
-        status = error_set(WEIR_E_KERNEL, "%d of %d pairs of plans are in the wrong order, more than 3 %%", pairs.count - pairs.right, pairs.count);
+        status = judge_one("a prediction", v->worst, BOUND, wrong_names[w], v->off[w]);
+    status = status ? status : judge_one("a prediction", v->worst, BOUND, "one slot more between processes", v->slot_more);
+    status = status ? status : judge_one("a change", v->change, BOUND, "changes of other ops", v->wrong_change);
+    status = status ? status : judge_one("a trace", v->trace, TRACE_BOUND, "swapped rates", v->wrong_trace);
+    if (!status && v->pairs.right < ORDER * v->pairs.count)
+        status = error_set(WEIR_E_KERNEL, "%d of %d pairs of plans are in the wrong order, more than 3 %%", v->pairs.count - v->pairs.right, v->pairs.count);
     return status;
 }
 
@@ -359,7 +383,11 @@ static weir_status compare_all(const weir_plan *const *plans, const bench_shared
         if (!status)
             print_change(&changes[i], &all.plan[changes[i].of], &all.change[i], json, to), fflush(to);
     }
-    return status ? status : judge(&all, json, to);
+    if (status)
+        return status;
+    const verdict v = verdict_of(&all);
+    print_verdict(&v, json, to);
+    return judge(&v);
 }
 
 /* Calls of all plans; what processes measured stays. */
@@ -382,7 +410,7 @@ weir_status bench_time(bool json, bool quick, FILE *to)
     bench_shared shared[BENCH_SHARED] = {{.plan = NULL}};
     weir_rates *rates = rates_new();
     weir_status status = rates ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for rates");
-    status = status ? status : bench_shared_measure(shared, rates, quick ? ROUNDS_QUICK : BENCH_TIMED_ROUNDS);
+    status = status ? status : bench_shared_measure(shared, rates, quick ? ROUNDS_QUICK : BENCH_SHARED_ROUNDS);
     for (int i = 0; i < CASES && !status; i++)
         status = (plans[i] = spin_plan(&cases[i].shape, cases[i].name)) ? WEIR_OK : WEIR_E_GRAPH;
     status = status ? status : measure_calls(plans, shared, rates);

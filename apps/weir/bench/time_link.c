@@ -56,7 +56,7 @@ static const shape_case shared[BENCH_SHARED] = {
 /* Each round is a session of its own, as ranks cannot agree on whether to go on. */
 static weir_status measure_shared(const weir_plan *plan, const shape_case *s, int rounds, double *seconds)
 {
-    double each[BENCH_TIMED_ROUNDS];
+    double each[BENCH_SHARED_ROUNDS];
     int count = 0;
     weir_status status = WEIR_OK;
     for (; count < rounds && !status && !bench_timed_agree(each, count, BENCH_TIMED_AGREE); count++)

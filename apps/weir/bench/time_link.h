@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <weir/weir.h>
 
-enum { BENCH_SHARED = 4 };
+enum { BENCH_SHARED = 4, BENCH_SHARED_ROUNDS = 15 /* mostly three are enough */ };
 
 /* A plan of two processes that share memory. */
 typedef struct bench_shared {
@@ -20,7 +20,7 @@ typedef struct bench_shared {
     double measured;       /* seconds of a step */
 } bench_shared;
 
-/* Measures BENCH_SHARED plans, in at most `rounds` (BENCH_TIMED_ROUNDS) rounds each, and how long a message takes between processes. To be freed also after a failure. Forks: to be called by a
+/* Measures BENCH_SHARED plans, in at most `rounds` (BENCH_SHARED_ROUNDS) rounds each, and how long a message takes between processes. To be freed also after a failure. Forks: to be called by a
  * process that has no other threads. */
 weir_status bench_shared_measure(bench_shared *all, weir_rates *rates, int rounds);
 void bench_shared_free(bench_shared *all);
