@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/apps/shell.h"
+#include "tests/support/effort.h"
 #include "tests/support/onnx_file.h"
 
 #define DIGITS "apps/data/digits.csv"
@@ -30,6 +31,7 @@ static void refuses(const char *command, const char *says)
 
 /* ---- experts ---- */
 
+#if EFFORT(1, 0, 0) /* the next test runs the same program, for fewer steps */
 Test(examples, experts_learn_and_share_the_work)
 {
     must_run(APPS_BIN "/experts 1 150");
@@ -37,6 +39,7 @@ Test(examples, experts_learn_and_share_the_work)
     cr_expect(last_number("balance ") < 1.2, "%s", output);
     cr_expect(strstr(output, "step 1: loss 1.5305"), "%s", output);
 }
+#endif
 
 Test(examples, experts_on_more_devices_learn_the_same)
 {
@@ -65,6 +68,7 @@ Test(examples, experts_take_what_divides_their_number)
 
 /* ---- resnet ---- */
 
+#if EFFORT(1, 0, 0) /* the next test runs the same program, for fewer steps */
 Test(examples, a_residual_net_learns_digits)
 {
     must_run(APPS_BIN "/resnet " DIGITS " 2 60");
@@ -72,6 +76,7 @@ Test(examples, a_residual_net_learns_digits)
     const char *last = strchr(output, '\n');
     cr_expect(last && strtod(last, NULL) >= 300, "%s", output);
 }
+#endif
 
 Test(examples, a_residual_net_learns_the_same_in_any_layout_and_the_same_bits_in_processes)
 {
@@ -250,7 +255,7 @@ Test(examples, vad_refuses_what_is_no_wav_file)
 {
     make_model(folder_path("model.onnx"));
     make_wav("good.wav", &good, false, SAMPLES, 0, 0);
-    for (int bytes = 0; bytes < 44; bytes++) { /* cut anywhere before the samples */
+    for (int bytes = 0; bytes < 44; bytes += EFFORT(1, 5, 11)) { /* cut anywhere before the samples */
         char command[200];
         snprintf(command, sizeof command, "head -c %d $T/good.wav >$T/cut.wav; " APPS_BIN "/vad $T/model.onnx $T/cut.wav", bytes);
         refuses(command, bytes < 12 ? "not a WAV file" : bytes > 19 && bytes < 36 ? "its format has less than 16 bytes" : "it has no samples");

@@ -4,6 +4,7 @@
  * `tests/models/tokens.py --write` with the reference: NAME.ids, and NAME.plain with special tokens read as text. */
 #define _GNU_SOURCE
 #include "tests/apps/shell.h"
+#include "tests/support/effort.h"
 
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -61,10 +62,10 @@ Test(tokenizer, ends_are_those_that_the_file_asks_for)
                           "test \"$(printf a | weir tokens encode --ends --tokenizer $T/d | head -n 1)\" != 1");
 }
 
-/* A million characters of all planes. */
+/* Characters of all planes. */
 static void write_random_text(void)
 {
-    enum { CHARS = 1000000 };
+    enum { CHARS = EFFORT(1000000, 100000, 20000) };
     static char text[4 * CHARS];
     size_t bytes = 0;
     for (uint32_t i = 0; i < CHARS; i++) {
