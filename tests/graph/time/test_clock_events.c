@@ -56,7 +56,7 @@ Test(events, come_by_their_time_and_at_one_time_in_the_order_in_which_they_were_
         while (added < EVENTS || l.count) {
             for (uint64_t more = drawn(key, &counter, 8); more && added < EVENTS; more--, added++)
                 add(&e, &l, key, &counter, now);
-            heap_event one, other;
+            heap_event one = {.time = 0}, other = {.time = 0};
             const uint64_t until = now + drawn(key, &counter, 30);
             const bool any = events_take(&e, until, &one);
             cr_assert_eq(any, list_take(&l, until, &other), "play %d", (int)key);
