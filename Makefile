@@ -27,12 +27,10 @@ endif
 OPT      ?= $(if $(SAN),-O1 -march=native,-O3 $(if $(PORTABLE),,-march=native) -fno-math-errno -fno-trapping-math)
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror
 SANITIZE := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-# The linker drops each function that a suite cannot come to, so that it is seen which suites start threads (tests/run).
-SECTIONS := $(if $(filter thread,$(SAN)),-ffunction-sections -fdata-sections)
 INCLUDE  := -Iinclude -I.
 # The library exports the names that its public headers declare (WEIR_C_BEGIN); it may be a part of a shared object.
 PIC      := -fPIC
-COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(or $(OWN_OPT),$(OPT)) $(SANITIZE) $(SECTIONS) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
+COMPILE   = $(CC) -std=gnu17 $(WARN) $(if $(SAN),-g1,-g) $(or $(OWN_OPT),$(OPT)) $(SANITIZE) $(PIC) -fvisibility=hidden -pthread $(INCLUDE) $(CPPFLAGS) $(CFLAGS)
 # The compiler of graphs and its proofs are no loops over elements: with -O3 they would only be larger.
 $(foreach r,check compile model onnx plan verify,$(OUT)/graph/$(r)/%): private OWN_OPT = $(subst -O3,-O2,$(OPT))
 LINK      = $(CC) $(SANITIZE) -pthread $(LDFLAGS)
@@ -131,19 +129,19 @@ $(eval $(call said,$(OUT)/modules,$(LIB_SRC) $(HELP_SRC) $(LEVELS)))
 
 all: $(LIB) $(SHARED) $(PROGRAMS) ## the library and the programs, in build/
 
-# ThreadSanitizer looks at what threads share. These have no variables (tests/check_variables), and would take most of the time of all
-# tests: kernels, whose operands an actor declares (actors/watched.h); the model and the compiler, which are a caller's own.
-KERNELS   := $(filter-out kernels/core/% kernels/table/%,$(filter kernels/%,$(LIB_SRC)))
+# ThreadSanitizer looks at what threads share. These share nothing, and would take most of the time of all tests: inner
+# loops of products; the model and the compiler, which are a caller's own and have no variables (tests/check_variables).
 ifeq ($(SAN),thread)
-UNWATCHED := $(patsubst %.c,$(OUT)/%.o,$(KERNELS) $(filter-out graph/base/% graph/data/%,$(filter graph/%,$(LIB_SRC))))
+UNWATCHED := $(patsubst %.c,$(OUT)/%.o,kernels/matmul/large.c kernels/matmul/half.c \
+                                       $(filter graph/compile/% graph/model/% graph/plan/%,$(LIB_SRC)))
 $(UNWATCHED): SANITIZE :=
 $(UNWATCHED): OPT := -O2 -march=native -fno-math-errno -fno-trapping-math
 endif
 
 # Without all optimisation, tiles of products keep their sums in memory: suites that train take twice as long. few.c has their bits,
-# so it is optimised as they are; where kernels are not watched, all of them are.
+# so it is optimised as they are.
 ifneq (,$(SAN))
-$(filter $(UNWATCHED),$(KERNELS:%.c=$(OUT)/%.o)) $(OUT)/kernels/matmul/%.o $(OUT)/kernels/attention/few.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
+$(OUT)/kernels/matmul/%.o $(OUT)/kernels/attention/few.o: OPT := -O3 -march=native -fno-math-errno -fno-trapping-math
 endif
 
 $(OBJ): $(OUT)/%.o: %.c $(OUT)/flags
@@ -392,7 +390,7 @@ $(SMALL_FIELD): $(OUT)/tests/small_field/%.o: %.c tests/graph/verify/small_field
 WITH_test_bound := $(SMALL_FIELD)
 $(OUT)/tests/test_bound: private LINK += -Wl,--wrap=field_oracle_primed
 
-$(OUT)/tests/test_% $(OUT)/tests/fuzz_%: private LINK += $(FAST_LD) $(if $(SECTIONS),-Wl$(comma)--gc-sections)
+$(OUT)/tests/test_%: private LINK += $(FAST_LD)
 define suite
 $(OUT)/tests/$(notdir $(1:.c=)): $(OUT)/$(1:.c=.o) $(WITH_$(notdir $(1:.c=)):%.c=$(OUT)/%.o) $(OUT)/libsupport.a $(INSIDE)
 	$$(call link,$(if $(SAN),,-lcriterion) $(APP_LIBS))
@@ -538,7 +536,7 @@ $(TIDY): $(OUT)/%.tidy: %.c .clang-tidy $(OUT)/%.o
 
 check: $(TIDY) | deps ## static analysis (clang-tidy); who includes whom; whose numbers depend on a locale; what compilers of C and C++ say of the headers; the programs in the README, the guide and the headers
 	@tests/check_rooms
-	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))) $(KERNELS))
+	@tests/check_variables $(patsubst %.c,$(OUT)/%.o,$(filter-out graph/base/%,$(filter graph/%,$(LIB_SRC))))
 	@tests/check_locale $(LIB_SRC:%.c=$(OUT)/%.o)
 	@tests/check_headers
 	@tests/check_readme

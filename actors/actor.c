@@ -10,7 +10,6 @@
 
 #include "actors/ahead.h"
 #include "actors/events.h"
-#include "actors/watched.h"
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define ROW_MIN 4 /* firings that are settled together when there is room for so many */
@@ -60,7 +59,6 @@ static ALWAYS_INLINE weir_status call_kernels(struct actor *actor, struct actor_
     struct actor_kernel *kernel = actor->kernels;
     for (uint32_t i = actor->kernel_count; i > 0; i--, kernel++) {
         kernel_prepare(kernel, actor);
-        watched_call(kernel);
         weir_status status = kernel->call(&kernel->args);
         if (UNLIKELY(status)) {
             *failed = kernel;

@@ -86,7 +86,6 @@ struct actor_kernel {
     weir_kernel_args args;
     uint32_t id; /* plan_kernel_id */
     uint32_t joined; /* kernels from here on that one launch may make; 0: it alone */
-    bool whole;      /* it may touch all bytes of its operands (actors/watched.h) */
     const struct poisoned *poisoned; /* of a debug run (actors/debug/poison.c), or NULL; nobody else looks */
 };
 

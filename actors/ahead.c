@@ -8,7 +8,6 @@
 #include "actors/ahead.h"
 
 #include "actors/events.h"
-#include "actors/watched.h"
 #include "transport/mail/park.h"
 
 #ifndef AHEAD_WITHOUT
@@ -182,10 +181,7 @@ static weir_status launch(struct device_queue *queue, const struct device_meetin
 {
     if (meeting)
         return queue->device->meet(queue, meeting, &kernel->args);
-    if (queue->device->launch)
-        return queue->device->launch(queue, kernel->call, &kernel->args);
-    watched_call(kernel);
-    return kernel->call(&kernel->args);
+    return queue->device->launch ? queue->device->launch(queue, kernel->call, &kernel->args) : kernel->call(&kernel->args);
 }
 
 static weir_status launch_many(struct device_queue *queue, const struct actor_kernel *first)

@@ -417,7 +417,6 @@ static weir_status build_kernel(struct weir_session *s, uint32_t k)
     s->callbacks.keeps |= from->host != PLAN_NONE ? s->callbacks.bindings[from->host].open != NULL : op && op->open;
     kernel->id = k;
     kernel->accumulate = accumulates_into(s, from);
-    kernel->whole = op && !op->reads && !op->stays && !op->onto;
     kernel->args = (weir_kernel_args){
         .in = s->built.views + from->in.first,
         .in_count = (int)from->in.count,
