@@ -223,7 +223,7 @@ weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates
     *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates_near_bytes(rates), .far_bytes = rates_far_bytes(rates)};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->counts && set_operands(d) && find_times(d, plan, rates, speed))
+    if (d->kernels && d->counts && find_times(d, plan, rates, speed) && set_operands(d))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);

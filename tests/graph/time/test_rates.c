@@ -1,5 +1,6 @@
 /* Files of rates, and predictions from them. */
 #include "graph/plan/form/plan.h"
+#include "graph/time/call.h"
 #include "graph/time/rates.h"
 
 #include <criterion/criterion.h>
@@ -217,6 +218,28 @@ Test(rates, kernels_of_a_name_an_op_an_actor_or_a_device_may_be_slower_or_faster
     weir_plan_free(plan);
 }
 
+/* Where caches hold nothing, each operand of the three kernels is in memory. */
+Test(rates, kernels_take_longer_where_caches_hold_less, .timeout = 30)
+{
+    weir_plan *plan = small_plan();
+    weir_rates *rates = made_up();
+    weir_prediction warm, far;
+    char text[TIME_CALL_BYTES];
+    cr_assert_eq(plan->kernels_count, 3);
+    for (uint32_t k = 0; k < 3; k++) {
+        cr_assert(time_call_text(plan, k, text));
+        cr_assert(rates_add(rates, &(time_call){.text = text, .ps = {1000000, 2000000, 3000000}, .band = 3000000, .core = 1000000, .samples = 9}));
+    }
+    rates->same = 0;
+    cr_assert_eq(weir_predict(plan, rates, &warm), WEIR_OK, "%s", weir_error());
+    rates->l2 = rates->l3 = 0;
+    cr_assert_eq(weir_predict(plan, rates, &far), WEIR_OK, "%s", weir_error());
+    cr_expect_float_eq(far.step_s, 9e-6, 1e-12, "%g", far.step_s);
+    cr_expect_lt(warm.step_s, 7e-6, "%g", warm.step_s);
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
 /* Two devices with a relu each, which nobody waits for. */
 static weir_plan *two_devices(void)
 {
@@ -242,8 +265,11 @@ Test(rates, calls_take_longer_beside_others_only_as_measured_and_only_on_several
     weir_rates *rates = weir_measure((const weir_plan *const[]){plan}, 1, .noisy = true);
     cr_assert_not_null(rates, "%s", weir_error());
     rates->cores = 2;
-    for (uint32_t i = 0; i < rates->call_count; i++)
-        rates->calls[i].core = rates->calls[i].ps[TIME_WARM], rates->calls[i].band = rates->calls[i].ps[TIME_FAR];
+    for (uint32_t i = 0; i < rates->call_count; i++) { /* two workers have other operands in their caches than one */
+        time_call *call = &rates->calls[i];
+        call->ps[TIME_NEAR] = call->ps[TIME_FAR] = call->core = call->band = call->ps[TIME_WARM];
+    }
+    rates->l2 = rates->l3 = 1 << 30;
     const double one = step_on(plan, rates, 1), two = step_on(plan, rates, 2);
     for (uint32_t i = 0; i < rates->call_count; i++)
         rates->calls[i].core += 10 * rates->calls[i].ps[TIME_FAR], rates->calls[i].band += 10 * rates->calls[i].ps[TIME_FAR];
