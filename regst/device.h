@@ -116,6 +116,7 @@ struct device_rehearsal {
 struct device_facts {
     char name[96], more[160];     /* "NVIDIA H200"; "sm_90, 0000:18:00.0, driver for CUDA 13.0" */
     uint64_t bytes, free_bytes;   /* of memory; 0: not known */
+    uint64_t cache_bytes;         /* of the cache that all of it shares; 0: not known */
 };
 
 struct device_ops {

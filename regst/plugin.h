@@ -11,7 +11,7 @@
 
 #include "regst/device.h"
 
-enum { PLUGIN_VERSION = 4 };
+enum { PLUGIN_VERSION = 5 };
 
 /* The functions that a plugin may call. */
 struct plugin_host {

@@ -12,65 +12,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64, OPERANDS_MAX = 3 * WEIR_ARGS_MAX, REPEATS = 64 };
+enum { ALIGN = 64, REPEATS = 64 };
 #define WARM_NS 100000 /* a sample of a warm call takes at least so long, */
 #define SAMPLE_NS 40000000 /* and all samples of a place about so long at most */
 #define NS_PS 1000
 
-typedef struct piece {
-    uint32_t space;
-    uint64_t begin, end;   /* in its arena */
-    uint64_t offset;       /* in the block */
-} piece;
-
-typedef struct measured {
-    const weir_plan *plan;
-    const plan_kernel *kernel;
-    piece pieces[OPERANDS_MAX];
-    uint32_t piece_count;
-    uint64_t bytes;        /* of all pieces */
-    char *block, *image;   /* owned: what the call works on, and what is put there before */
-    void *workspace;       /* owned */
-    weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX], state[WEIR_ARGS_MAX];
-    weir_kernel_args args;
-    weir_kernel_fn call;
-    char error[256];
-} measured;
-
 /* ---- memory ---- */
 
 /* Where a tensor lies in its arena, in the first slot. */
-static piece place_of(const weir_plan *plan, const plan_tensor *tensor)
+static measured_piece place_of(const weir_plan *plan, const plan_tensor *tensor)
 {
     uint64_t begin = tensor->offset;
     if (tensor->home == PLAN_IN_REGST)
         begin += plan->regsts[tensor->owner].offset;
     else if (tensor->home == PLAN_IN_TEMP)
         begin += plan->queues[plan->actors[tensor->owner].queue.i].workspace_offset;
-    return (piece){plan_tensor_space(plan, tensor).i, begin, begin + plan_tensor_bytes(tensor), 0};
+    return (measured_piece){plan_tensor_space(plan, tensor).i, begin, begin + plan_tensor_bytes(tensor), 0};
 }
 
 static int compare_pieces(const void *a, const void *b)
 {
-    const piece *x = a, *y = b;
+    const measured_piece *x = a, *y = b;
     if (x->space != y->space)
         return x->space < y->space ? -1 : 1;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static void add_pieces(measured *m, const plan_range *operands)
+static void add_pieces(measured_call *m, const plan_range *operands)
 {
     for (uint32_t o = operands->first; o < operands->first + operands->count; o++)
         m->pieces[m->piece_count++] = place_of(m->plan, &m->plan->tensors[m->plan->operands[o].tensor.i]);
 }
 
 /* Pieces that overlap become one. */
-static void unite_pieces(measured *m)
+static void unite_pieces(measured_call *m)
 {
     uint32_t kept = 0;
     qsort(m->pieces, m->piece_count, sizeof *m->pieces, compare_pieces);
     for (uint32_t i = 0; i < m->piece_count; i++) {
-        piece *last = kept ? &m->pieces[kept - 1] : NULL;
+        measured_piece *last = kept ? &m->pieces[kept - 1] : NULL;
         if (!last || last->space != m->pieces[i].space || m->pieces[i].begin >= last->end)
             m->pieces[kept++] = m->pieces[i];
         else if (m->pieces[i].end > last->end)
@@ -83,9 +63,9 @@ static void unite_pieces(measured *m)
     }
 }
 
-static char *address_of(const measured *m, char *block, const plan_tensor *tensor)
+static char *address_of(const measured_call *m, char *block, const plan_tensor *tensor)
 {
-    const piece at = place_of(m->plan, tensor);
+    const measured_piece at = place_of(m->plan, tensor);
     for (uint32_t i = 0; i < m->piece_count; i++)
         if (m->pieces[i].space == at.space && at.begin >= m->pieces[i].begin && at.end <= m->pieces[i].end)
             return block + m->pieces[i].offset + (at.begin - m->pieces[i].begin);
@@ -108,11 +88,18 @@ static void fill(char *to, const plan_tensor *tensor, uint64_t key)
     }
 }
 
-static void set_views(measured *m, const plan_range *operands, weir_view *views)
+static void set_image(measured_call *m, const plan_range *operands)
 {
     for (uint32_t i = 0; i < operands->count; i++) {
         const plan_tensor *tensor = &m->plan->tensors[m->plan->operands[operands->first + i].tensor.i];
         fill(address_of(m, m->image, tensor), tensor, HASH_START + i);
+    }
+}
+
+static void set_views(measured_call *m, const plan_range *operands, weir_view *views)
+{
+    for (uint32_t i = 0; i < operands->count; i++) {
+        const plan_tensor *tensor = &m->plan->tensors[m->plan->operands[operands->first + i].tensor.i];
         views[i] = plan_view_of(tensor);
         views[i].data = address_of(m, m->block, tensor);
     }
@@ -123,46 +110,56 @@ static void *aligned(uint64_t bytes)
     return aligned_alloc(ALIGN, (bytes / ALIGN + 1) * ALIGN);
 }
 
-static bool measured_open(measured *m, const weir_plan *plan, uint32_t kernel)
+/* The bytes of all pieces, without the workspace. */
+static uint64_t pieces_bytes(const measured_call *m)
+{
+    return m->bytes - m->kernel->workspace_bytes;
+}
+
+bool measured_call_open(measured_call *m, const weir_plan *plan, uint32_t kernel)
 {
     const plan_kernel *of = &plan->kernels[kernel];
-    const weir_op *op = weir_op_find(plan_text(plan, of->op));
-    *m = (measured){.plan = plan, .kernel = of, .call = op ? op_kernel(op, WEIR_CPU) : NULL};
-    if (!m->call)
-        return false;
+    *m = (measured_call){.plan = plan, .kernel = of};
     add_pieces(m, &of->in);
     add_pieces(m, &of->out);
     add_pieces(m, &of->state);
     unite_pieces(m);
-    m->block = aligned(m->bytes);
     m->image = aligned(m->bytes);
-    m->workspace = aligned(of->workspace_bytes);
-    if (!m->block || !m->image || !m->workspace)
+    m->bytes += of->workspace_bytes;
+    if (!m->image)
         return false;
+    set_image(m, &of->in);
+    set_image(m, &of->out);
+    set_image(m, &of->state);
+    return true;
+}
+
+void measured_call_set(measured_call *m, void *block)
+{
+    const plan_kernel *of = m->kernel;
+    const weir_op *op = weir_op_find(plan_text(m->plan, of->op));
+    m->block = block;
     set_views(m, &of->in, m->in);
     set_views(m, &of->out, m->out);
     set_views(m, &of->state, m->state);
     m->args = (weir_kernel_args){
         .in = m->in, .in_count = (int)of->in.count, .out = m->out, .out_count = (int)of->out.count, .state = m->state,
-        .state_count = (int)of->state.count, .attrs = of->attrs.count ? plan->words + of->attrs.first : NULL,
-        .workspace = of->workspace_bytes ? m->workspace : NULL, .workspace_bytes = of->workspace_bytes, .key = of->key,
+        .state_count = (int)of->state.count, .attrs = of->attrs.count ? m->plan->words + of->attrs.first : NULL,
+        .workspace = of->workspace_bytes ? m->block + pieces_bytes(m) : NULL, .workspace_bytes = of->workspace_bytes, .key = of->key,
         .accumulate = of->accumulate, .host = op->ctx, .error = m->error, .error_bytes = sizeof m->error};
-    return true;
 }
 
-static void measured_close(measured *m)
+void measured_call_close(measured_call *m)
 {
-    free(m->block);
     free(m->image);
-    free(m->workspace);
 }
 
 /* ---- time ---- */
 
 /* Calls it so often; picoseconds of one. False: it failed, or the thread had to wait for a core. */
-static bool sample(const sampler *s, measured *m, time_place place, int times, uint64_t *ps)
+static bool sample(const sampler *s, measured_call *m, time_place place, int times, uint64_t *ps)
 {
-    memcpy(m->block, m->image, m->bytes);
+    memcpy(m->block, m->image, pieces_bytes(m));
     if (place == TIME_WARM && m->call(&m->args))
         return false;
     sampler_push_out(s, place, m->block, m->bytes);
@@ -177,11 +174,11 @@ static bool sample(const sampler *s, measured *m, time_place place, int times, u
 }
 
 /* The median of some samples; those that were disturbed count only if there are no others. */
-static bool measure_place(const sampler *s, measured *m, time_place place, uint64_t *ps, uint64_t *samples)
+static bool measure_place(const sampler *s, measured_call *m, time_place place, uint64_t *ps, uint64_t *samples)
 {
     uint64_t good[SAMPLES], one = 0;
     int count = 0, tries = 0;
-    memcpy(m->block, m->image, m->bytes);
+    memcpy(m->block, m->image, pieces_bytes(m));
     if (m->call(&m->args) || (!sample(s, m, place, 1, &one) && !one))
         return false;
     const uint64_t ns = one / NS_PS + 1;
@@ -200,7 +197,7 @@ static uint64_t above_noise(uint64_t with_others, uint64_t alone)
     return with_others > alone + alone / 25 ? with_others : alone;
 }
 
-static bool measure_beside_others(const sampler *s, const measure_beside *by, measured *m, time_call *to)
+static bool measure_beside_others(const sampler *s, const measure_beside *by, measured_call *m, time_call *to)
 {
     bool ok = true;
     if (by->stream) {
@@ -217,18 +214,32 @@ static bool measure_beside_others(const sampler *s, const measure_beside *by, me
     return ok;
 }
 
+static bool open_here(measured_call *m, const weir_plan *plan, uint32_t kernel)
+{
+    const weir_op *op = weir_op_find(plan_text(plan, plan->kernels[kernel].op));
+    if (!measured_call_open(m, plan, kernel))
+        return false;
+    m->call = op ? op_kernel(op, WEIR_CPU) : NULL;
+    void *block = m->call ? aligned(m->bytes) : NULL;
+    if (block)
+        measured_call_set(m, block);
+    return block;
+}
+
 bool measure_call(const sampler *s, const measure_beside *by, const weir_plan *plan, uint32_t kernel, time_call *to)
 {
-    measured *m = malloc(sizeof *m);
-    bool ok = m && measured_open(m, plan, kernel);
+    measured_call *m = calloc(1, sizeof *m);
+    bool ok = m && open_here(m, plan, kernel);
     for (int p = 0; ok && p < TIME_PLACES; p++)
         ok = measure_place(s, m, (time_place)p, &to->ps[p], &to->samples);
     /* disturbances may turn the order round */
     for (int p = 1; ok && p < TIME_PLACES; p++)
         to->ps[p] = to->ps[p] > to->ps[p - 1] ? to->ps[p] : to->ps[p - 1];
     ok = ok && measure_beside_others(s, by, m, to);
-    if (m)
-        measured_close(m);
+    if (m) {
+        free(m->block);
+        measured_call_close(m);
+    }
     free(m);
     return ok;
 }

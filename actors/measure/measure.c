@@ -26,6 +26,7 @@ typedef struct measuring {
     uint32_t count, room;
     sampler sampler;
     measure_beside by;     /* its threads are owned */
+    card *cards[WEIR_DEVICE_KINDS]; /* owned; of kinds that calls are for, where this machine has them */
 } measuring;
 
 /* ---- which calls ---- */
@@ -51,9 +52,17 @@ static bool want(measuring *m, const weir_plan *plan, uint32_t kernel, const cha
     return copy;
 }
 
-static bool on_cpu(const weir_plan *plan, uint32_t kernel)
+static weir_device_kind kind_of(const weir_plan *plan, uint32_t kernel)
 {
-    return plan->spaces[plan_actor_space(plan, plan->kernels[kernel].actor.i).i].kind == WEIR_CPU;
+    return (weir_device_kind)plan->spaces[plan_actor_space(plan, plan->kernels[kernel].actor.i).i].kind;
+}
+
+/* On a CPU, beside an accelerator, or on one; there copies and collectives are no calls. */
+static bool is_call(const weir_plan *plan, uint32_t kernel)
+{
+    const weir_device_kind kind = kind_of(plan, kernel);
+    return kind == WEIR_CPU || kind == WEIR_PINNED ||
+           (device_is_accelerator(kind) && plan->queues[plan->actors[plan->kernels[kernel].actor.i].queue.i].kind == PLAN_COMPUTE);
 }
 
 static weir_status want_calls(measuring *m, const weir_plan *plan)
@@ -61,7 +70,7 @@ static weir_status want_calls(measuring *m, const weir_plan *plan)
     char *text = malloc(TIME_CALL_BYTES);
     bool ok = text;
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++)
-        if (on_cpu(plan, k) && time_call_text(plan, k, text) && !rates_find(m->rates, text))
+        if (is_call(plan, k) && time_call_text(plan, k, text) && !rates_find(m->rates, text))
             ok = want(m, plan, k, text);
     free(text);
     return ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for the calls of the plan \"%s\"", plan_text(plan, plan->name));
@@ -145,12 +154,34 @@ static weir_status check_noise(measuring *m)
                      m->opts.src.file, m->opts.src.line, (int)(p50 - 1000) / 10);
 }
 
+/* Where there is no such card, rates have nothing of it. */
+static void open_card(measuring *m, const wanted *call)
+{
+    const weir_device_kind kind = kind_of(call->plan, call->kernel);
+    if (!device_is_accelerator(kind) || m->cards[kind])
+        return;
+    m->cards[kind] = card_new(kind);
+    if (m->cards[kind] && !card_measure(m->cards[kind], call->plan, call->kernel, &m->rates->cards[kind])) {
+        card_free(m->cards[kind]);
+        m->cards[kind] = NULL;
+    }
+}
+
+static bool measure_one(measuring *m, const wanted *call, time_call *to)
+{
+    const weir_device_kind kind = kind_of(call->plan, call->kernel);
+    open_card(m, call);
+    if (!device_is_accelerator(kind))
+        return measure_call(&m->sampler, &m->by, call->plan, call->kernel, to);
+    return m->cards[kind] && card_measure_call(m->cards[kind], call->plan, call->kernel, to);
+}
+
 static weir_status measure_calls(measuring *m)
 {
     for (uint32_t i = 0; i < m->count; i++) {
         const weir_cost cost = time_call_cost(m->list[i].plan, m->list[i].kernel);
         time_call call = {.text = m->list[i].text, .flops = (uint64_t)cost.flops, .bytes = (uint64_t)cost.bytes};
-        if (measure_call(&m->sampler, &m->by, m->list[i].plan, m->list[i].kernel, &call) && !rates_add(m->rates, &call))
+        if (measure_one(m, &m->list[i], &call) && !rates_add(m->rates, &call))
             return error_set(WEIR_E_MEMORY, "no memory for the rates of %u calls", m->count);
         if (m->opts.progress)
             m->opts.progress(m->opts.ctx, (int)i + 1, (int)m->count);
@@ -185,6 +216,8 @@ weir_rates *weir_measure_at(const weir_plan *const *plans, int count, const weir
     for (uint32_t i = 0; i < m.count; i++)
         free(m.list[i].text);
     free(m.list);
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        card_free(m.cards[k]);
     beside_free(m.by.beside);
     sampler_close(&m.sampler);
     if (status && m.rates != m.opts.add_to)

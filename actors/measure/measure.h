@@ -7,9 +7,10 @@
 #ifndef ACTORS_MEASURE_MEASURE_H
 #define ACTORS_MEASURE_MEASURE_H
 
-#include "graph/time/rates.h"
+#include <weir/op.h>
 
-struct weir_plan;
+#include "graph/plan/form/plan.h"
+#include "graph/time/rates.h"
 
 /* ---- samples (sample.c) ---- */
 
@@ -69,6 +70,47 @@ typedef struct measure_beside {
 /* Measures a kernel's call, whose text is given. False: it cannot be called with made-up values, or there is no memory; it is left
  * out then. */
 bool measure_call(const sampler *s, const measure_beside *by, const weir_plan *plan, uint32_t kernel, time_call *to);
+
+/* A kernel's call with made-up values, in memory of this machine or of a card. */
+enum { MEASURED_PIECES = 3 * WEIR_ARGS_MAX };
+typedef struct measured_piece {
+    uint32_t space;
+    uint64_t begin, end;   /* in its arena */
+    uint64_t offset;       /* in the block */
+} measured_piece;
+
+typedef struct measured_call {
+    const weir_plan *plan;
+    const plan_kernel *kernel;
+    measured_piece pieces[MEASURED_PIECES];
+    uint32_t piece_count;
+    uint64_t bytes;        /* of all pieces, and of the workspace behind them */
+    char *image;           /* owned: what is put into the block before a sample; of the workspace nothing */
+    char *block;           /* owned by the caller: what the call works on */
+    weir_view in[WEIR_ARGS_MAX], out[WEIR_ARGS_MAX], state[WEIR_ARGS_MAX];
+    weir_kernel_args args;
+    weir_kernel_fn call;
+    char error[256];
+} measured_call;
+
+/* False: there is no memory. The caller chooses its `call`. Then, with a block of its `bytes`, the arguments are set. */
+bool measured_call_open(measured_call *m, const weir_plan *plan, uint32_t kernel);
+void measured_call_set(measured_call *m, void *block);
+void measured_call_close(measured_call *m);
+
+/* ---- cards (card.c) ---- */
+
+typedef struct card card;
+
+/* Opens the first device of an accelerator's kind, and its queues. NULL: this machine has none. */
+card *card_new(weir_device_kind kind);
+void card_free(card *c); /* also NULL */
+
+/* The cost of launches and copies, by calls of this kernel. False: it cannot be called, or the card failed. */
+bool card_measure(card *c, const weir_plan *plan, uint32_t kernel, time_card *to);
+
+/* Measures a kernel's call on the card, as measure_call() does on a CPU. */
+bool card_measure_call(card *c, const weir_plan *plan, uint32_t kernel, time_call *to);
 
 /* ---- messages (hand.c) ---- */
 

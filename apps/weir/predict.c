@@ -27,6 +27,8 @@ static void print(const weir_prediction *p)
            seconds_text(p->first_s, first));
     for (int w = 0; w < p->workers && w < WEIR_PREDICT_WORKERS; w++)
         printf("rank %d, worker %d: fires %.1f %% of the time\n", p->worker[w].rank, p->worker[w].number, 100 * p->worker[w].busy);
+    for (int q = 0; q < p->queues && q < WEIR_PREDICT_QUEUES; q++)
+        printf("rank %d, queue %s: runs %.1f %% of the time\n", p->queue[q].rank, p->queue[q].name, 100 * p->queue[q].busy);
     for (int i = 0; i < p->lines && i < WEIR_PREDICT_LINES; i++)
         printf("line from rank %d to rank %d: %s a step, busy %.1f %% of the time\n", p->line[i].from, p->line[i].to,
                measure_bytes_text((uint64_t)p->line[i].bytes, step), 100 * p->line[i].busy);
@@ -99,6 +101,9 @@ static int print_json(const weir_prediction *p)
     json_t *workers = json_array();
     for (int w = 0; w < p->workers && w < WEIR_PREDICT_WORKERS; w++)
         json_array_append_new(workers, json_pack("{s:i, s:i, s:f}", "rank", p->worker[w].rank, "worker", p->worker[w].number, "busy", p->worker[w].busy));
+    json_t *queues = json_array();
+    for (int q = 0; q < p->queues && q < WEIR_PREDICT_QUEUES; q++)
+        json_array_append_new(queues, json_pack("{s:i, s:s, s:f}", "rank", p->queue[q].rank, "queue", p->queue[q].name, "busy", p->queue[q].busy));
     json_t *cycle = json_array();
     static const char *const kinds[] = {"data", "slot", "order"};
     for (int i = 0; i < p->bounds && i < WEIR_PREDICT_BOUNDS; i++)
@@ -108,8 +113,8 @@ static int print_json(const weir_prediction *p)
     for (int i = 0; i < p->lines && i < WEIR_PREDICT_LINES; i++)
         json_array_append_new(lines, json_pack("{s:i, s:i, s:f, s:f}", "from", p->line[i].from, "to", p->line[i].to, "bytes", p->line[i].bytes, "busy",
                                                p->line[i].busy));
-    json_t *all = json_pack("{s:f, s:f, s:b, s:f, s:f, s:f, s:I, s:o, s:o, s:f, s:o}", "step_s", p->step_s, "first_s", p->first_s, "steady", p->steady, "measured",
-                            p->measured, "scaled", p->scaled, "guessed", p->guessed, "firings", (json_int_t)p->firings, "workers", workers, "lines", lines,
+    json_t *all = json_pack("{s:f, s:f, s:b, s:f, s:f, s:f, s:I, s:o, s:o, s:o, s:f, s:o}", "step_s", p->step_s, "first_s", p->first_s, "steady", p->steady, "measured",
+                            p->measured, "scaled", p->scaled, "guessed", p->guessed, "firings", (json_int_t)p->firings, "workers", workers, "queues", queues, "lines", lines,
                             "cycle_s", p->cycle_s, "cycle", cycle);
     const int status = all ? json_dumpf(all, stdout, JSON_INDENT(2)) : -1;
     putchar('\n');

@@ -63,6 +63,7 @@ bool time_call_text(const weir_plan *plan, uint32_t kernel, char *bytes)
     const plan_kernel *of = &plan->kernels[kernel];
     const char *name = plan_text(plan, of->op);
     const weir_op *op = weir_op_find(name);
+    const weir_device_kind kind = (weir_device_kind)plan->spaces[plan_actor_space(plan, of->actor.i).i].kind;
     struct text text = {bytes, TIME_CALL_BYTES, 0, false};
     if (!op || of->host != PLAN_NONE || op->open)
         return false;
@@ -71,6 +72,8 @@ bool time_call_text(const weir_plan *plan, uint32_t kernel, char *bytes)
         hash = add_places(hash, plan, &of->in);
         hash = add_places(hash, plan, &of->out);
     }
+    if (device_is_accelerator(kind))
+        text_add(&text, "%s:", device_kind_name(kind));
     text_add(&text, "%s a=%016" PRIx64 " ", name, hash);
     add_types(&text, plan, &of->in);
     add_bytes(&text, ">", 1);

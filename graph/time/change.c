@@ -3,6 +3,7 @@
 
 #include "graph/base/error.h"
 #include "graph/base/units.h"
+#include "graph/time/launch.h"
 #include "graph/time/rates.h"
 
 #include <math.h>
@@ -60,11 +61,14 @@ static weir_status set_slots(reading *r)
     return found ? WEIR_OK : wrong(r, "no register of the plan holds a tensor of that name; weir show lists them");
 }
 
+/* A device's name is that of kernels which it computes: copies and collectives of an accelerator have only their own. */
 static bool is_called(const weir_plan *plan, uint32_t kernel, const char *name)
 {
     const plan_kernel *of = &plan->kernels[kernel];
-    const plan_str names[] = {plan->spaces[plan_actor_space(plan, of->actor.i).i].name, plan->actors[of->actor.i].name, of->op, of->name};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    const uint32_t queue = plan->actors[of->actor.i].queue.i;
+    const plan_str names[] = {plan->actors[of->actor.i].name, of->op, of->name, plan->spaces[plan->queues[queue].space.i].name};
+    const bool computes = plan->queues[queue].kind == PLAN_COMPUTE || !launches_device_queue(plan, queue);
+    for (size_t i = 0; i < sizeof names / sizeof *names - !computes; i++)
         if (!strcmp(plan_text(plan, names[i]), name))
             return true;
     return false;

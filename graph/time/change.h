@@ -3,7 +3,7 @@
  *     bandwidth=10Gbit      of the link between ranks, each way
  *     latency=200us         of a message between ranks
  *     slots(h0)=3           of registers that hold a tensor h0
- *     speed(cpu:3)=0.5      of all kernels of a device: they take twice as long
+ *     speed(cpu:3)=0.5      of all kernels of a device: they take twice as long; not copies and collectives of an accelerator
  *     speed(matmul)=2       of all kernels of an op; or of those of an actor, or of that name. Speeds of one kernel are multiplied
  *     workers(1)=2          of rank 1
  */

@@ -7,11 +7,13 @@
 #include "graph/base/error.h"
 #include "graph/plan/prove/game.h"
 #include "graph/time/events.h"
+#include "graph/time/order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum event_kind { EVENT_END, EVENT_SHARED, EVENT_READY, EVENT_FREE }; /* of an actor; of a host's first to end; of a port */
+enum event_kind { EVENT_END, EVENT_SHARED, EVENT_PASSED, EVENT_READY, EVENT_FREE }; /* of an actor; of a host's first to end; of messages that
+                                                                                    the caller knows; of a port */
 
 typedef struct played {
     game game;             /* first: what the game hands out is this */
@@ -19,10 +21,12 @@ typedef struct played {
     clock_result *result;
     events events;         /* owned, as all arrays below */
     uint64_t now;
+    uint64_t passed, passed_at; /* the number of the next EVENT_PASSED, earlier ones are void; and its time */
     uint32_t *waiting;     /* per worker: the first actor that waits for it, or PLAN_NONE */
     uint32_t *after;       /* per actor: the next one there */
     bool *busy;            /* per worker */
     uint64_t *began;       /* per worker: its last firing */
+    orders orders;         /* of workers that fire in an order of their own */
     share *shares;         /* per host */
     shared *shared;        /* room for a firing of each worker */
     uint64_t *due;         /* per host: the number of its event; earlier ones are void */
@@ -50,9 +54,11 @@ static void add_event(played *x, uint64_t time, enum event_kind kind, uint32_t i
     x->failed |= !events_add(&x->events, time, kind, id);
 }
 
-static void add_message(played *x, uint64_t takes, enum event_kind kind, uint32_t port)
+static void send_message(played *x, uint32_t port, bool freed, uint64_t takes)
 {
-    x->failed |= !events_add_message(&x->events, x->now + (takes < SHARE_MAX ? takes : SHARE_MAX), kind, port);
+    const uint64_t time = x->now + (takes < SHARE_MAX ? takes : SHARE_MAX);
+    if (takes != CLOCK_LATER)
+        x->failed |= !events_add_message(&x->events, time, freed ? EVENT_FREE : EVENT_READY, port);
 }
 
 /* ---- workers ---- */
@@ -74,13 +80,25 @@ static share *change_share(played *x, uint32_t host)
     return &x->shares[host];
 }
 
-static void begin_on(played *x, uint32_t actor, uint32_t worker)
+/* Takes the worker, and the actor from those that wait for it. */
+static void occupy(played *x, uint32_t actor, uint32_t worker)
 {
-    const share_work work = x->spec->duration(x->spec->ctx, actor, x->game.actors[actor].fired);
-    const uint32_t host = x->spec->hosts ? x->spec->host_of[worker] : PLAN_NONE;
+    uint32_t *at = &x->waiting[worker];
+    while (*at != actor)
+        at = &x->after[*at];
+    *at = x->after[actor];
     x->busy[worker] = true;
     x->began[worker] = x->now;
     x->places[worker]++;
+    if (orders_has(&x->orders, worker))
+        orders_pass(&x->orders, worker);
+}
+
+static void begin(played *x, uint32_t actor, uint32_t worker)
+{
+    const share_work work = x->spec->duration(x->spec->ctx, actor, x->game.actors[actor].fired);
+    const uint32_t host = x->spec->hosts ? x->spec->host_of[worker] : PLAN_NONE;
+    occupy(x, actor, worker);
     if (host == PLAN_NONE)
         add_event(x, x->now + (work.ps < SHARE_MAX ? work.ps : SHARE_MAX), EVENT_END, actor);
     else
@@ -99,16 +117,8 @@ static bool goes_first(const plan_actor *actors, uint32_t a, uint32_t b)
     return actors[a].priority != actors[b].priority ? actors[a].priority < actors[b].priority : a < b;
 }
 
-static void ready(game *g, uint32_t actor)
+static void wait_for(played *x, uint32_t actor, uint32_t worker)
 {
-    played *x = (played *)g;
-    const uint32_t worker = worker_of(x, actor);
-    if (x->spec->plan->actors[actor].program.i != x->spec->program)
-        return;
-    if (worker == PLAN_NONE) {
-        add_event(x, x->now, EVENT_END, actor);
-        return;
-    }
     uint32_t *at = &x->waiting[worker];
     while (*at != PLAN_NONE && goes_first(x->spec->plan->actors, *at, actor))
         at = &x->after[*at];
@@ -117,14 +127,63 @@ static void ready(game *g, uint32_t actor)
     stir(x, worker);
 }
 
+static const plan_range *members_of(const played *x, uint32_t actor)
+{
+    const uint32_t c = x->game.actors[actor].member_of;
+    return c == PLAN_NONE ? NULL : &x->spec->plan->collectives[c].members;
+}
+
+static void ready(game *g, uint32_t actor)
+{
+    played *x = (played *)g;
+    const plan_range *members = members_of(x, actor);
+    const uint32_t worker = worker_of(x, actor);
+    if (x->spec->plan->actors[actor].program.i != x->spec->program)
+        return;
+    if (worker == PLAN_NONE)
+        add_event(x, x->now, EVENT_END, actor);
+    else if (!members)
+        wait_for(x, actor, worker);
+    for (uint32_t m = 0; members && m < members->count; m++)
+        wait_for(x, x->spec->plan->members[members->first + m].i, worker_of(x, x->spec->plan->members[members->first + m].i));
+}
+
+/* The actor that the worker fires next; PLAN_NONE: none may now. */
+static uint32_t next_of(const played *x, uint32_t worker)
+{
+    uint32_t waits = x->waiting[worker];
+    if (x->busy[worker] || waits == PLAN_NONE)
+        return PLAN_NONE;
+    const bool ordered = orders_has(&x->orders, worker);
+    const uint32_t next = ordered ? orders_next(&x->orders, worker) : waits;
+    while (waits != next && waits != PLAN_NONE)
+        waits = x->after[waits];
+    return waits;
+}
+
+/* The members' firing begins when it is next for all of them; it ends with that of the first. */
+static void begin_together(played *x, const plan_range *members)
+{
+    const plan_actor_id *member = x->spec->plan->members + members->first;
+    for (uint32_t m = 0; m < members->count; m++)
+        if (next_of(x, worker_of(x, member[m].i)) != member[m].i)
+            return;
+    for (uint32_t m = 1; m < members->count; m++)
+        occupy(x, member[m].i, worker_of(x, member[m].i));
+    begin(x, member[0].i, worker_of(x, member[0].i));
+}
+
 static void worker_go_on(played *x, uint32_t worker)
 {
-    const uint32_t actor = x->waiting[worker];
     x->is_stirred[worker] = false;
-    if (x->busy[worker] || actor == PLAN_NONE)
+    const uint32_t actor = next_of(x, worker);
+    if (actor == PLAN_NONE)
         return;
-    x->waiting[worker] = x->after[actor];
-    begin_on(x, actor, worker);
+    const plan_range *members = members_of(x, actor);
+    if (members)
+        begin_together(x, members);
+    else
+        begin(x, actor, worker);
 }
 
 /* Messages within a worker count at once. */
@@ -132,7 +191,7 @@ static void tell(game *g, uint32_t port, bool freed)
 {
     played *x = (played *)g;
     if (g->ports[port].mark)
-        add_message(x, x->spec->message(x->spec->ctx, port, freed, x->now), freed ? EVENT_FREE : EVENT_READY, port);
+        send_message(x, port, freed, x->spec->message(x->spec->ctx, port, freed, x->now));
     else
         game_told(g, port, freed);
 }
@@ -144,6 +203,27 @@ static void mark_ports(played *x)
         game_port *port = &x->game.ports[p];
         port->mark = port->hold && worker_of(x, port->actor) != worker_of(x, x->game.regsts[port->regst].producer);
     }
+}
+
+/* Messages that the caller knows about have passed. */
+static void take_passed(played *x)
+{
+    uint32_t port;
+    uint64_t takes;
+    x->passed_at = UINT64_MAX;
+    for (bool freed; x->spec->take(x->spec->ctx, x->now, &port, &freed, &takes);)
+        send_message(x, port, freed, takes);
+}
+
+static void watch_passed(played *x)
+{
+    const uint64_t next = x->spec->next(x->spec->ctx, x->now);
+    if (next == x->passed_at)
+        return;
+    x->passed_at = next;
+    x->passed = x->events.number;
+    if (next != UINT64_MAX)
+        add_event(x, next, EVENT_PASSED, 0);
 }
 
 /* ---- steps ---- */
@@ -212,6 +292,8 @@ static void count_messages(played *x, uint32_t step)
     for (uint32_t r = 0; r < e->runs; r++)
         for (size_t i = 0; i < e->run[r].count; i++)
             count_message(x, step, events_at(&e->run[r], i));
+    if (x->spec->count)
+        x->spec->count(x->spec->ctx, x->now, &x->messages[step], &x->rest[step]);
 }
 
 static uint64_t random_of(uint32_t actor, uint32_t firing)
@@ -220,14 +302,16 @@ static uint64_t random_of(uint32_t actor, uint32_t firing)
     return (x ^ x >> 29) * UINT64_C(0xbf58476d1ce4e5b9) | 1;
 }
 
-/* Each firing counts for the step that it is of. `place`: among those of its worker; 0 of one without. */
-static void count_end(played *x, uint32_t actor, uint64_t began, uint64_t place)
+/* Each firing counts for the step that it is of. The program's own actors have no worker; their firings take no time. */
+static void count_end(played *x, uint32_t actor)
 {
     const uint32_t fires = x->game.actors[actor].fires, firing = x->game.actors[actor].fired - 1, step = firing / fires;
+    const uint32_t worker = worker_of(x, actor);
     if (x->spec->fired)
-        x->spec->fired(x->spec->ctx, actor, firing, began, x->now);
+        x->spec->fired(x->spec->ctx, actor, firing, worker == PLAN_NONE ? x->now : x->began[worker], x->now);
     x->result->firings++;
-    x->order[step] += random_of(actor, firing - step * fires) * place;
+    if (worker != PLAN_NONE)
+        x->order[step] += random_of(actor, firing - step * fires) * x->places[worker];
     x->ends[step] += x->now;
     if (--x->left[step])
         return;
@@ -237,23 +321,31 @@ static void count_end(played *x, uint32_t actor, uint64_t began, uint64_t place)
     x->over = x->result->repeat || (x->result->steps > 2 && x->result->firings > FIRINGS_ENOUGH);
 }
 
-static void end(played *x, uint32_t actor)
+/* Its worker is idle, and one that it launches something on has that. */
+static void release(played *x, uint32_t actor)
 {
-    const uint32_t worker = worker_of(x, actor), c = x->game.actors[actor].member_of;
-    const uint64_t began = worker == PLAN_NONE ? x->now : x->began[worker], place = worker == PLAN_NONE ? 0 : x->places[worker];
+    bool ok = true;
+    const uint32_t worker = worker_of(x, actor), launched = orders_launch(&x->orders, actor, &ok);
     if (worker != PLAN_NONE) {
         x->busy[worker] = false;
-        x->result->busy[worker] += x->now - began;
+        x->result->busy[worker] += x->now - x->began[worker];
         stir(x, worker);
     }
+    if (launched != PLAN_NONE)
+        stir(x, launched);
+    x->failed |= !ok;
+}
+
+static void end(played *x, uint32_t actor)
+{
+    const plan_range *members = members_of(x, actor);
+    const plan_actor_id *member = members ? x->spec->plan->members + members->first : &(plan_actor_id){actor};
+    const uint32_t count = members ? members->count : 1;
+    for (uint32_t m = 0; m < count; m++)
+        release(x, member[m].i);
     game_fire(&x->game, actor);
-    if (c == PLAN_NONE) {
-        count_end(x, actor, began, place);
-        return;
-    }
-    const plan_range *members = &x->spec->plan->collectives[c].members;
-    for (uint32_t m = members->first; m < members->first + members->count; m++)
-        count_end(x, x->spec->plan->members[m].i, began, place);
+    for (uint32_t m = 0; m < count; m++)
+        count_end(x, member[m].i);
 }
 
 static void end_shared(played *x, uint32_t host)
@@ -276,6 +368,8 @@ static void go_on(played *x)
         if (first != UINT64_MAX)
             add_event(x, first, EVENT_SHARED, host);
     }
+    if (x->spec->next)
+        watch_passed(x);
 }
 
 static void happen(played *x, heap_event e)
@@ -284,7 +378,9 @@ static void happen(played *x, heap_event e)
         end(x, e.id);
     else if (e.kind == EVENT_SHARED && x->due[e.id] == e.tie)
         end_shared(x, e.id);
-    else if (e.kind != EVENT_SHARED)
+    else if (e.kind == EVENT_PASSED && x->passed == e.tie)
+        take_passed(x);
+    else if (e.kind == EVENT_READY || e.kind == EVENT_FREE)
         game_told(&x->game, e.id, e.kind == EVENT_FREE);
 }
 
@@ -374,6 +470,7 @@ static bool played_new(played *x)
 static void played_free(played *x)
 {
     game_free(&x->game);
+    orders_close(&x->orders, x->spec->workers);
     events_free(&x->events);
     free(x->waiting);
     free(x->after);
@@ -392,8 +489,10 @@ static void played_free(played *x)
 weir_status clock_play(const clock_spec *spec, clock_result *result)
 {
     *result = (clock_result){0};
-    played x = {.spec = spec, .result = result};
+    played x = {.spec = spec, .result = result, .passed_at = UINT64_MAX};
     weir_status status = played_new(&x) ? WEIR_OK : WEIR_E_MEMORY;
+    if (!status && spec->launches)
+        status = orders_open(&x.orders, spec->plan, spec->program, spec->worker, spec->workers, spec->launches);
     if (!status) {
         count_advance(&x);
         mark_ports(&x);

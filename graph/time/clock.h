@@ -7,6 +7,9 @@
  * Firings of workers of one host share its cores and its memory (graph/time/share.h): they take longer than `duration` while others
  * are under way there. A worker that is on no host has a core of its own.
  *
+ * Queues of accelerators are workers, too, that fire in an order of their own (graph/time/order.h). Members of a collective begin
+ * together, when the workers of all of them are idle and have come to it.
+ *
  *     worker 0   [ embed ][ h0 ]            [ h0.grad ]
  *     worker 1            ..[ h1 ][ h1.grad ]..            ..: a message
  */
@@ -17,6 +20,7 @@
 #include "graph/time/share.h"
 
 enum { CLOCK_STEPS = 96, CLOCK_REPEAT = 12 }; /* the most that are played, and that a pattern has */
+#define CLOCK_LATER UINT64_MAX
 #define CLOCK_MAX (UINT64_C(1) << 62) /* ps: 53 days; a play ends there */
 
 typedef struct clock_spec {
@@ -29,8 +33,14 @@ typedef struct clock_spec {
     const uint32_t *host_of; /* by worker; PLAN_NONE: on none. NULL with no hosts */
     void *ctx;
     share_work (*duration)(void *ctx, uint32_t actor, uint32_t firing); /* asked when a firing begins */
-    uint64_t (*message)(void *ctx, uint32_t port, bool freed, uint64_t now); /* between two workers, sent now */
+    uint64_t (*message)(void *ctx, uint32_t port, bool freed, uint64_t now); /* between two workers, sent now; or CLOCK_LATER */
+    /* Messages whose time depends on later ones; NULL: none do. When some of them end, if none is sent before (UINT64_MAX: never); which, and
+     * how much later they are there; and how many there are, with the time that they still take. */
+    uint64_t (*next)(void *ctx, uint64_t now);
+    bool (*take)(void *ctx, uint64_t now, uint32_t *port, bool *freed, uint64_t *takes);
+    void (*count)(void *ctx, uint64_t now, uint64_t *messages, uint64_t *rest);
     const uint32_t *slots;   /* by register; NULL: the plan's */
+    const uint32_t *launches; /* by actor: one that it launches, whose worker fires in the order of launches; PLAN_NONE. NULL: none does */
     void (*fired)(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, uint64_t end); /* NULL: nobody listens */
 } clock_spec;
 

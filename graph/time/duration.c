@@ -5,6 +5,7 @@
 #include "graph/time/call.h"
 #include "graph/time/change.h"
 #include "graph/time/fit.h"
+#include "graph/time/launch.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +57,17 @@ typedef struct finding {
     fits *fits;            /* owned, as what follows */
     weir_rates *found;     /* calls that were not measured; those that are guessed have no samples */
     char *text;
+    uint32_t *collective;  /* by actor: that it is a member of, or PLAN_NONE */
 } finding;
+
+static void find_members(finding *f)
+{
+    const weir_plan *plan = f->plan;
+    memset(f->collective, 0xff, (plan->actors_count + (size_t)1) * sizeof *f->collective);
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        for (uint32_t m = plan->collectives[c].members.first; m < plan->collectives[c].members.first + plan->collectives[c].members.count; m++)
+            f->collective[plan->members[m].i] = c;
+}
 
 /* NULL: no memory. */
 static const time_call *find_otherwise(finding *f, uint32_t kernel, const char *text)
@@ -73,9 +84,29 @@ static const time_call *find_otherwise(finding *f, uint32_t kernel, const char *
     return rates_add(f->found, &call) ? rates_find(f->found, text) : NULL;
 }
 
+/* A copy between the host and an accelerator, or a member's part in a collective. False: it is neither. */
+static bool find_on_curve(const finding *f, uint32_t kernel, struct kernel_time *time)
+{
+    const plan_queue *queue = &f->plan->queues[f->plan->actors[f->plan->kernels[kernel].actor.i].queue.i];
+    const time_card *card = &f->rates->cards[f->plan->spaces[queue->space.i].kind];
+    const uint32_t c = f->collective[f->plan->kernels[kernel].actor.i];
+    const bool copies = queue->kind == PLAN_COPY_IN || queue->kind == PLAN_COPY_OUT;
+    uint64_t ps = 0;
+    if (copies)
+        ps = curve_at(&card->copy[queue->kind == PLAN_COPY_OUT ? TIME_OUT : TIME_IN].stream, time_copy_bytes(f->plan, kernel));
+    else if (c != PLAN_NONE) {
+        const time_curve *curve = time_card_collective(card, (plan_collective_kind)f->plan->collectives[c].kind, f->plan->collectives[c].members.count);
+        ps = curve ? curve_at(curve, time_collective_bytes(f->plan, c)) : 0;
+    }
+    *time = (struct kernel_time){{ps, ps, ps}, .source = TIME_MEASURED};
+    return copies || c != PLAN_NONE;
+}
+
 /* False: no memory. */
 static bool find_time(finding *f, uint32_t kernel, struct kernel_time *time)
 {
+    if (find_on_curve(f, kernel, time))
+        return true;
     *time = (struct kernel_time){.source = TIME_NONE};
     if (f->plan->kernels[kernel].host != PLAN_NONE)
         return true;
@@ -93,8 +124,10 @@ static bool find_time(finding *f, uint32_t kernel, struct kernel_time *time)
 
 static bool find_times(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed)
 {
-    finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES)};
-    bool ok = f.fits && f.found && f.text;
+    finding f = {plan, rates, fits_new(rates), rates_new(), malloc(TIME_CALL_BYTES), malloc((plan->actors_count + (size_t)1) * sizeof *f.collective)};
+    bool ok = f.fits && f.found && f.text && f.collective;
+    if (ok)
+        find_members(&f);
     for (uint32_t k = 0; ok && k < plan->kernels_count; k++) {
         ok = find_time(&f, k, &d->kernels[k]);
         change_speed(&d->kernels[k], speed[k]);
@@ -103,6 +136,7 @@ static bool find_times(durations *d, const weir_plan *plan, const weir_rates *ra
     fits_free(f.fits);
     weir_rates_free(f.found);
     free(f.text);
+    free(f.collective);
     return ok;
 }
 
@@ -114,7 +148,7 @@ static void touch(durations *d, const struct touchable *operand, uint32_t worker
     struct touched *piece = &d->pieces[operand->first + (operand->slots == 1 ? 0 : firing / operand->hold % operand->slots)];
     const uint64_t since = piece->worker == PLAN_NONE ? UINT64_MAX : d->counts[piece->worker] - piece->count;
     const bool own = piece->worker == worker;
-    at[since < d->near_bytes && own ? TIME_WARM : since < d->far_bytes ? TIME_NEAR : TIME_FAR] += operand->bytes;
+    at[since < d->caches[worker].near && own ? TIME_WARM : since < d->caches[worker].far ? TIME_NEAR : TIME_FAR] += operand->bytes;
     d->counts[worker] += operand->bytes;
     *piece = (struct touched){d->counts[worker], worker};
 }
@@ -217,13 +251,27 @@ static bool number_pieces(durations *d)
     return d->pieces;
 }
 
-weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed, const uint32_t *worker,
-                           uint32_t workers)
+static void set_caches(durations *d, const weir_rates *rates, uint32_t workers, uint32_t threads)
 {
-    *d = (durations){.plan = plan, .worker = worker, .near_bytes = rates_near_bytes(rates), .far_bytes = rates_far_bytes(rates)};
+    for (uint32_t w = 0; w < workers; w++)
+        d->caches[w] = (struct cached){rates_near_bytes(rates), rates_far_bytes(rates)};
+    for (uint32_t q = 0; q < d->plan->queues_count; q++)
+        if (d->worker[q] >= threads && launches_device_queue(d->plan, q)) {
+            const uint64_t l2 = rates->cards[d->plan->spaces[d->plan->queues[q].space.i].kind].l2;
+            d->caches[d->worker[q]] = (struct cached){l2, l2};
+        }
+}
+
+weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed, const uint32_t *worker,
+                           uint32_t workers, uint32_t threads)
+{
+    *d = (durations){.plan = plan, .worker = worker};
     d->kernels = calloc(plan->kernels_count + (size_t)1, sizeof *d->kernels);
     d->counts = calloc(workers + (size_t)1, sizeof *d->counts);
-    if (d->kernels && d->counts && find_times(d, plan, rates, speed) && set_operands(d))
+    d->caches = calloc(workers + (size_t)1, sizeof *d->caches);
+    if (d->caches)
+        set_caches(d, rates, workers, threads);
+    if (d->kernels && d->counts && d->caches && find_times(d, plan, rates, speed) && set_operands(d))
         return WEIR_OK;
     durations_close(d);
     return error_set(WEIR_E_MEMORY, "no memory to find the times of %u kernels", plan->kernels_count);
@@ -244,5 +292,6 @@ void durations_close(durations *d)
     free(d->operands);
     free(d->pieces);
     free(d->counts);
+    free(d->caches);
     *d = (durations){0};
 }

@@ -8,6 +8,9 @@
  *     less than its share of the cache of all cores                    near; also what another worker touched last
  *     more                                                             far
  *
+ * A queue of an accelerator is a worker of its own, whose firings take no time of the host's. Its accelerator's cache is near and warm at
+ * once. Copies and collectives take what their curves say (graph/time/card.h).
+ *
  * Times of the three places are mixed by the bytes of the operands that are there. A call takes longer beside others by as much as it did
  * when it was measured beside them: by the part of its bytes that is far, beside streams; by the rest, beside arithmetic.
  */
@@ -25,7 +28,6 @@ typedef struct durations {
     const weir_plan *plan;     /* borrowed */
     const uint32_t *worker;    /* borrowed; by queue */
     const uint32_t *slots;     /* borrowed; by register */
-    uint64_t near_bytes, far_bytes; /* touched since: so many are warm no more, near no more */
     struct kernel_time {
         uint64_t ps[TIME_PLACES];
         uint64_t stream_ps, busy_ps; /* how much longer far takes beside streams, and warm beside arithmetic */
@@ -42,14 +44,18 @@ typedef struct durations {
         uint64_t count;
         uint32_t worker;       /* PLAN_NONE: nobody's yet */
     } *pieces;                 /* NULL before durations_begin() */
+    struct cached {
+        uint64_t near, far;    /* bytes touched since: so many are warm no more, near no more */
+    } *caches;                 /* by worker */
     bool beside;               /* some call takes longer beside others */
     uint64_t *counts;          /* by worker: bytes that its firings touched */
     double by_source[TIME_SOURCES]; /* ps, of all that were played */
 } durations;
 
-/* With a speed of each kernel, in CHANGE_SPEEDths (graph/time/change.h). E_MEMORY. */
+/* With a speed of each kernel, in CHANGE_SPEEDths (graph/time/change.h). The first `threads` workers are the host's, the others queues of
+ * accelerators. E_MEMORY. */
 weir_status durations_open(durations *d, const weir_plan *plan, const weir_rates *rates, const uint64_t *speed, const uint32_t *worker,
-                           uint32_t workers);
+                           uint32_t workers, uint32_t threads);
 void durations_close(durations *d);
 
 /* Nothing has been touched yet; registers have so many slots. Before the first firing. E_MEMORY. */

@@ -4,6 +4,7 @@
 #include "graph/base/base.h"
 #include "graph/base/error.h"
 #include "graph/plan/form/view.h"
+#include "graph/time/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,54 +121,107 @@ static uint64_t *arrival(const lines *l, uint32_t leader, uint64_t value)
     return &l->arrives[l->port[leader].first + value % slots_of(l, leader)];
 }
 
-/* A value is queued there at that time; when it has passed. */
-static uint64_t pass(uint64_t *free_at, uint64_t when, uint64_t takes)
+/* The producer's worker has written what it pays for, so on an idle line the value has begun to pass before. True: all of it has passed. */
+static bool begin_before(lines *l, const struct crossing *c, uint64_t now, flow_value *value)
 {
-    *free_at = later(when, *free_at) + takes;
-    return *free_at;
-}
-
-/* Its turn has come on all queues on the way; the times of three queues overlap. */
-static uint64_t begin_value(lines *l, line *x, uint64_t when, uint64_t takes)
-{
-    uint64_t passed = pass(&x->free_at, when, takes);
-    if (!on_one_host(&l->spec, x->from, x->to)) {
-        passed = later(passed, pass(&l->out_free[x->from / l->spec.per_host], when, takes));
-        passed = later(passed, pass(&l->in_free[x->to / l->spec.per_host], when, takes));
+    flow *on = &l->flows.of[c->there];
+    uint64_t done = flows_idle(&l->flows, c->there) && now > on->idle_since ? smaller(c->sends, now - on->idle_since) : 0;
+    uint64_t *const parts[] = {&value->work, &value->behind};
+    value->rest -= done > value->work ? (int64_t)(done - value->work) : 0;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t part = smaller(*parts[i], done);
+        *parts[i] -= part;
+        done -= part;
     }
-    return passed - takes;
+    if (!flows_idle(&l->flows, c->there) || value->from > now || value->work || value->behind)
+        return false;
+    on->idle_since = now - done;
+    return true;
 }
 
-/* The producer's worker has written what it pays for, so it was queued before. */
-static void send_value(lines *l, uint32_t leader, uint64_t now)
+/* The value is on its line no more. Returns how much later its ports hear of it. */
+static uint64_t arrive(lines *l, const flow_value *value, uint64_t now)
+{
+    struct crossing *c = &l->port[value->port];
+    line *x = &l->lines[c->there];
+    x->arrived = later(value->rest < 0 && (uint64_t)-value->rest > now ? 0 : now + (uint64_t)value->rest, x->arrived);
+    *arrival(l, value->port, c->came++) = x->arrived;
+    return x->arrived > now ? x->arrived - now : 0;
+}
+
+/* It keeps the line for so long, and is there at its own time. */
+static void send_value(lines *l, uint32_t leader, uint64_t now, uint64_t from)
 {
     struct crossing *c = &l->port[leader];
     line *x = &l->lines[c->there];
-    const uint64_t takes = occupies(l, c->there, c->bytes), begin = begin_value(l, x, now - c->sends, takes);
+    const uint64_t takes = occupies(l, c->there, c->bytes);
     const bool alone = !x->unfreed++ && x->freed <= now;
-    x->arrived = later(begin + (alone ? once(l, c->there, c->bytes) : behind_others(l, c->there, c->bytes)), x->arrived);
-    *arrival(l, leader, c->sent++) = x->arrived;
+    const uint64_t all = alone ? once(l, c->there, c->bytes) : behind_others(l, c->there, c->bytes), work = smaller(all, takes);
+    flow_value value = {from, work, takes - work, (int64_t)(all - work), leader, false};
+    c->told_in = CLOCK_LATER;
+    if (begin_before(l, c, now, &value))
+        c->told_in = arrive(l, &value, now);
+    else
+        l->failed |= !flows_send(&l->flows, c->there, value, now);
 }
 
-static uint64_t send_free(lines *l, uint32_t port, uint64_t now)
+static uint64_t free_arrives(lines *l, uint32_t port, uint64_t when)
 {
     const struct crossing *c = &l->port[port];
     line *x = &l->lines[c->back], *there = &l->lines[c->there];
-    x->arrived = later(later(now, x->free_at) + once(l, c->back, 0), x->arrived);
+    x->arrived = later(when + once(l, c->back, 0), x->arrived);
     there->unfreed -= c->leader == port && there->unfreed;
     there->freed = x->arrived;
     return x->arrived;
 }
 
-uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now)
+uint64_t lines_message(lines *l, uint32_t port, bool freed, uint64_t now, uint64_t from)
 {
     if (l->way[port] != LINE_QUEUED)
-        return lines_alone(l, port, freed);
+        return lines_alone(l, port, freed) + (from - now);
     const struct crossing *c = &l->port[port];
-    if (!freed && c->leader == port)
-        send_value(l, port, now);
-    const uint64_t arrives = freed ? send_free(l, port, now) : *arrival(l, c->leader, l->port[c->leader].sent - 1);
-    return arrives > now ? arrives - now : 0;
+    if (freed && flows_idle(&l->flows, c->back))
+        return free_arrives(l, port, from) - now;
+    if (freed)
+        l->failed |= !flows_send(&l->flows, c->back, (flow_value){.from = from, .port = port, .freed = true}, now);
+    else if (c->leader == port)
+        send_value(l, port, now, from);
+    return freed ? CLOCK_LATER : l->port[c->leader].told_in;
+}
+
+uint64_t lines_next(lines *l, uint64_t now)
+{
+    return l->count ? flows_next(&l->flows, now) : FLOW_NONE;
+}
+
+/* All ports that read a value hear of it. */
+bool lines_take(lines *l, uint64_t now, uint32_t *port, bool *freed, uint64_t *takes)
+{
+    flow_value value;
+    uint32_t at;
+    *freed = false;
+    if (l->told == PLAN_NONE) {
+        if (!flows_take(&l->flows, now, &at, &value))
+            return false;
+        *freed = value.freed;
+        *port = value.port;
+        if (value.freed) {
+            *takes = free_arrives(l, value.port, now) - now;
+            return true;
+        }
+        l->told = value.port;
+        l->port[value.port].told_in = arrive(l, &value, now);
+    }
+    *port = l->told;
+    *takes = l->port[l->port[l->told].leader].told_in;
+    l->told = l->port[l->told].next;
+    return true;
+}
+
+void lines_count(const lines *l, uint64_t now, uint64_t *messages, uint64_t *rest)
+{
+    if (l->count)
+        flows_count(&l->flows, now, messages, rest);
 }
 
 /* The reader's firing takes a value: its worker pays for it, but for the time in which it had nothing else to do. */
@@ -288,6 +342,8 @@ static line_way way_of(const lines_spec *s, uint32_t port)
     const ends e = ends_of(s->plan, port);
     if (e.from == e.to)
         return LINE_IN_RANK;
+    if (of->regst.i >= s->regsts)
+        return LINE_IN_MEMORY;
     return s->changes->bits_s || s->changes->has_latency || !share_memory(s, e.from, e.to) ? LINE_QUEUED : LINE_IN_MEMORY;
 }
 
@@ -377,6 +433,11 @@ static void set_crossing(lines *l, uint32_t port, parts *read, const uint32_t *e
     add_port(read, l->spec.plan, port);
     reads[port] = hash_more(HASH_START, read->hash, read->count * sizeof *read->hash);
     c->leader = leader_of(l, port, earlier, reads);
+    c->next = PLAN_NONE;
+    if (c->leader != port) {
+        c->next = l->port[c->leader].next;
+        l->port[c->leader].next = port;
+    }
     c->bytes = read->bytes;
     if (c->leader == port)
         set_costs(l, port);
@@ -439,18 +500,30 @@ static weir_status check_carrier(const lines_spec *s)
     return WEIR_OK;
 }
 
+/* Links of hosts come in pairs: out, and in. */
+static bool open_flows(lines *l)
+{
+    const lines_spec *s = &l->spec;
+    if (!flows_open(&l->flows, l->count, l->count && s->per_host ? 2 * ((s->plan->ranks - 1) / s->per_host + 1) : 0))
+        return false;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const bool near = on_one_host(s, l->lines[i].from, l->lines[i].to);
+        l->flows.of[i].links[0] = near ? UINT32_MAX : 2 * (l->lines[i].from / s->per_host);
+        l->flows.of[i].links[1] = near ? UINT32_MAX : 2 * (l->lines[i].to / s->per_host) + 1;
+    }
+    return true;
+}
+
 weir_status lines_open(lines *l, const lines_spec *spec)
 {
-    *l = (lines){.spec = *spec};
+    *l = (lines){.spec = *spec, .told = PLAN_NONE};
     weir_status status = check_carrier(spec);
     if (status)
         return status;
     l->way = calloc(spec->plan->ports_count + (size_t)1, sizeof *l->way);
     l->sends = calloc(spec->plan->regsts_count + (size_t)1, sizeof *l->sends);
     l->ended = calloc(spec->workers + (size_t)1, sizeof *l->ended);
-    l->out_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->out_free);
-    l->in_free = calloc(spec->plan->ranks + (size_t)1, sizeof *l->in_free);
-    if (!l->way || !l->sends || !l->ended || !l->out_free || !l->in_free || !number_lines(l))
+    if (!l->way || !l->sends || !l->ended || !number_lines(l) || !open_flows(l))
         status = error_set(WEIR_E_MEMORY, "no memory for the lines of %u ranks", spec->plan->ranks);
     status = status ? status : check_links(l);
     if (!status && l->count && !set_crossings(l))
@@ -466,15 +539,15 @@ weir_status lines_begin(lines *l, const uint32_t *slots)
     uint64_t room = 0;
     l->slots = slots;
     memset(l->ended, 0, l->spec.workers * sizeof *l->ended);
-    memset(l->out_free, 0, plan->ranks * sizeof *l->out_free);
-    memset(l->in_free, 0, plan->ranks * sizeof *l->in_free);
+    flows_begin(&l->flows);
+    l->told = PLAN_NONE;
     for (uint32_t i = 0; i < l->count; i++)
-        l->lines[i].free_at = l->lines[i].arrived = l->lines[i].unfreed = l->lines[i].freed = 0;
+        l->lines[i].arrived = l->lines[i].unfreed = l->lines[i].freed = 0;
     for (uint32_t p = 0; l->count && p < plan->ports_count; p++) {
         if (l->way[p] != LINE_QUEUED || l->port[p].leader != p)
             continue;
         l->port[p].first = room;
-        l->port[p].sent = 0;
+        l->port[p].came = 0;
         room += slots_of(l, p);
     }
     free(l->arrives);
@@ -490,7 +563,6 @@ void lines_close(lines *l)
     free(l->arrives);
     free(l->sends);
     free(l->ended);
-    free(l->out_free);
-    free(l->in_free);
+    flows_close(&l->flows);
     *l = (lines){.lines = NULL};
 }

@@ -42,6 +42,36 @@ static void merge_link(time_link *link, const time_link *other)
         *link = *other;
 }
 
+/* As links. */
+static void merge_copy(time_copy *copy, const time_copy *other)
+{
+    enum { MIB = 1 << 20 };
+    if (other->once.count && (!copy->once.count || curve_at(&other->once, MIB) > curve_at(&copy->once, MIB)))
+        *copy = *other;
+}
+
+static void merge_collective(time_card *card, const time_collective *other)
+{
+    enum { MIB = 1 << 20 };
+    for (uint32_t i = 0; i < card->collectives_count; i++)
+        if (card->collectives[i].kind == other->kind && card->collectives[i].members == other->members &&
+            curve_at(&card->collectives[i].time, MIB) >= curve_at(&other->time, MIB))
+            return;
+    time_card_add(card, other); /* where there is no room, one of the nearest number stands for it */
+}
+
+static void merge_card(time_card *card, const time_card *other)
+{
+    keep_more(&card->launch, other->launch);
+    keep_more(&card->mark, other->mark);
+    keep_more(&card->done, other->done);
+    keep_less(&card->l2, other->l2);
+    for (int way = 0; way < TIME_WAYS; way++)
+        merge_copy(&card->copy[way], &other->copy[way]);
+    for (uint32_t i = 0; i < other->collectives_count; i++)
+        merge_collective(card, &other->collectives[i]);
+}
+
 /* Takes the slower figures of each number of threads that both hosts know; if only one host knows any, its own. */
 static void merge_threads(weir_rates *rates, const weir_rates *other)
 {
@@ -73,6 +103,8 @@ weir_status weir_rates_merge(weir_rates *rates, const weir_rates *other)
     if (!rates->level[0])
         memcpy(rates->level, other->level, sizeof rates->level);
     merge_threads(rates, other);
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        merge_card(&rates->cards[k], &other->cards[k]);
     keep_less(&rates->l2, other->l2);
     keep_less(&rates->l3, other->l3);
     keep_less(&rates->cores, other->cores);

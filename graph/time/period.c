@@ -347,14 +347,31 @@ static weir_status conclude(const graph *g, period_result *to)
     return to->cycle ? WEIR_OK : WEIR_E_MEMORY;
 }
 
+/* A firing of a collective's members is one node, which has the edges of all of them. */
+static void number_nodes(graph *g)
+{
+    const weir_plan *plan = g->spec->plan;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        g->first[a] = PLAN_NONE;
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        for (uint32_t m = 1; m < plan->collectives[c].members.count; m++)
+            g->first[plan_member(plan, &plan->collectives[c], m) - plan->actors] = 0;
+    for (uint32_t a = 0; a < plan->actors_count; a++)
+        if (g->first[a] == PLAN_NONE) {
+            g->first[a] = g->nodes;
+            g->nodes += plan->actors[a].program.i == g->spec->program ? fires_of(g, a) : 0;
+        }
+    for (uint32_t c = 0; c < plan->collectives_count; c++)
+        for (uint32_t m = 1; m < plan->collectives[c].members.count; m++)
+            g->first[plan_member(plan, &plan->collectives[c], m) - plan->actors] = g->first[plan_member(plan, &plan->collectives[c], 0) - plan->actors];
+}
+
 static bool graph_new(graph *g)
 {
     const weir_plan *plan = g->spec->plan;
     g->first = calloc(plan->actors_count + (size_t)1, sizeof *g->first);
-    for (uint32_t a = 0; g->first && a < plan->actors_count; a++) {
-        g->first[a] = g->nodes;
-        g->nodes += plan->actors[a].program.i == g->spec->program ? fires_of(g, a) : 0;
-    }
+    if (g->first)
+        number_nodes(g);
     const size_t nodes = g->nodes + (size_t)1, workers = g->spec->workers + (size_t)1;
     g->actor = calloc(nodes, sizeof *g->actor);
     g->worker = calloc(nodes, sizeof *g->worker);

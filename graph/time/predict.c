@@ -51,6 +51,22 @@ static weir_status deal_rank(prediction *p, uint32_t rank, uint32_t limit)
     return status;
 }
 
+/* Queues of accelerators are workers behind those of all ranks, on no host. Launches are the work of the thread that has the device. */
+static void deal_queues(prediction *p)
+{
+    p->threads = p->workers;
+    for (uint32_t q = 0; p->launches.plan && q < p->given->queues_count; q++) {
+        const uint32_t from = p->launches.queue[q];
+        if (from == PLAN_NONE)
+            continue;
+        p->worker[from] = p->worker[q];
+        p->queue_of[p->workers] = q;
+        p->rank_of[p->workers] = p->plan->spaces[p->plan->queues[q].space.i].rank;
+        p->host_of[p->workers] = PLAN_NONE;
+        p->worker[q] = p->workers++;
+    }
+}
+
 static weir_status deal_workers(prediction *p)
 {
     const weir_plan *plan = p->plan;
@@ -59,38 +75,128 @@ static weir_status deal_workers(prediction *p)
     p->worker = calloc(plan->queues_count + (size_t)1, sizeof *p->worker);
     p->rank_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->rank_of);
     p->host_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->host_of);
+    p->queue_of = calloc(plan->queues_count + (size_t)plan->ranks + 1, sizeof *p->queue_of);
     p->host = calloc(plan->ranks + (size_t)1, sizeof *p->host);
     p->computing = calloc(plan->ranks + (size_t)1, sizeof *p->computing);
-    const bool ok = p->worker && p->rank_of && p->host_of && p->host && p->computing;
+    const bool ok = p->worker && p->queue_of && p->rank_of && p->host_of && p->host && p->computing;
     weir_status status = ok ? WEIR_OK : error_set(WEIR_E_MEMORY, "no memory for %u queues", plan->queues_count);
     p->hosts = plan->ranks ? host_of(p, plan->ranks - 1) + 1 : 1;
     for (uint32_t h = 0; !status && h < p->hosts; h++)
         p->host[h] = (share_host){.cores = cores, .bytes_s = rates_bytes_s(p->rates, cores > 1 ? cores - 1 : 1)};
     for (uint32_t rank = 0; !status && rank < plan->ranks; rank++)
         status = deal_rank(p, rank, limit);
+    if (!status)
+        deal_queues(p);
     return status;
 }
 
 /* ---- the clock's questions ---- */
 
+/* The worker of an actor; PLAN_NONE: it is one of the program's own. */
+static uint32_t worker_of(const prediction *p, uint32_t actor)
+{
+    const uint32_t queue = p->plan->actors[actor].queue.i;
+    return p->plan->queues[queue].kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[queue];
+}
+
+/* Whether the actor runs on a queue of an accelerator. */
+static bool runs_ahead(const prediction *p, uint32_t actor)
+{
+    const uint32_t worker = worker_of(p, actor);
+    return worker != PLAN_NONE && worker >= p->threads;
+}
+
+static const time_card *card_of(const prediction *p, uint32_t actor)
+{
+    return &p->rates->cards[p->plan->spaces[plan_actor_space(p->plan, actor).i].kind];
+}
+
+/* The thread's time to launch a firing. */
+static uint64_t launch_ps(const prediction *p, uint32_t launched)
+{
+    const time_card *card = card_of(p, launched);
+    const uint64_t ps = card->mark + p->plan->actors[launched].kernels.count * card->launch;
+    return ps < SHARE_MAX ? ps : SHARE_MAX;
+}
+
 static share_work duration(void *ctx, uint32_t actor, uint32_t firing)
 {
     prediction *p = ctx;
+    if (p->launches.plan && p->launches.launched[actor] != PLAN_NONE)
+        return (share_work){.ps = launch_ps(p, p->launches.launched[actor])};
     share_work work = durations_firing(&p->durations, actor, firing);
-    work.ps += p->rates->same + lines_firing(&p->lines, actor, firing);
+    if (!runs_ahead(p, actor))
+        work.ps += p->rates->same + lines_firing(&p->lines, actor, firing);
     return work;
+}
+
+/* From the time for which a copy keeps its queue to that of the copy itself. */
+static uint64_t copy_rest(const prediction *p, uint32_t actor)
+{
+    const plan_actor *of = &p->plan->actors[actor];
+    const uint32_t kind = p->plan->queues[of->queue.i].kind;
+    uint64_t rest = 0;
+    if (kind != PLAN_COPY_IN && kind != PLAN_COPY_OUT)
+        return 0;
+    const time_copy *copy = &card_of(p, actor)->copy[kind == PLAN_COPY_OUT ? TIME_OUT : TIME_IN];
+    for (uint32_t k = of->kernels.first; k < of->kernels.first + of->kernels.count; k++) {
+        const uint64_t bytes = time_copy_bytes(p->plan, k), once = curve_at(&copy->once, bytes), stream = curve_at(&copy->stream, bytes);
+        rest = once > stream && once - stream > rest ? once - stream : rest;
+    }
+    return rest;
+}
+
+/* Whether an accelerator has to do with the message; then it takes so long beside that of threads. A queue waits for other queues by
+ * itself; threads hear of it when it is done; and its launch has waited for the threads. */
+static bool message_of_queue(const prediction *p, uint32_t port, bool freed, uint64_t *ps)
+{
+    const plan_port *of = &p->plan->ports[port];
+    const uint32_t reader = of->actor.i, producer = p->plan->regsts[of->regst.i].producer.i;
+    const uint32_t from = freed ? reader : producer, to = freed ? producer : reader;
+    *ps = 0;
+    if (!p->launches.plan || (!runs_ahead(p, from) && !runs_ahead(p, to)))
+        return false;
+    if (runs_ahead(p, from))
+        *ps = copy_rest(p, from) + (runs_ahead(p, to) ? 0 : card_of(p, from)->done);
+    return true;
+}
+
+/* A thread's message to another process goes on from there. */
+static bool leaves_rank(const prediction *p, uint32_t port)
+{
+    const plan_port *of = &p->plan->ports[port];
+    return plan_rank_of(p->plan, of->actor.i) != plan_rank_of(p->plan, p->plan->regsts[of->regst.i].producer.i);
 }
 
 static uint64_t message(void *ctx, uint32_t port, bool freed, uint64_t now)
 {
     prediction *p = ctx;
-    return lines_message(&p->lines, port, freed, now);
+    uint64_t ps;
+    if (message_of_queue(p, port, freed, &ps) && !leaves_rank(p, port))
+        return ps;
+    return lines_message(&p->lines, port, freed, now, now + ps);
+}
+
+static uint64_t lines_next_of(void *ctx, uint64_t now)
+{
+    return lines_next(&((prediction *)ctx)->lines, now);
+}
+
+static bool lines_take_of(void *ctx, uint64_t now, uint32_t *port, bool *freed, uint64_t *takes)
+{
+    return lines_take(&((prediction *)ctx)->lines, now, port, freed, takes);
+}
+
+static void lines_count_of(void *ctx, uint64_t now, uint64_t *messages, uint64_t *rest)
+{
+    lines_count(&((prediction *)ctx)->lines, now, messages, rest);
 }
 
 static uint64_t message_alone(void *ctx, uint32_t port, bool freed)
 {
     const prediction *p = ctx;
-    return lines_alone(&p->lines, port, freed);
+    uint64_t ps;
+    return message_of_queue(p, port, freed, &ps) && !leaves_rank(p, port) ? ps : ps + lines_alone(&p->lines, port, freed);
 }
 
 static void record(prediction *p, period_firing firing)
@@ -111,9 +217,8 @@ static void fired(void *ctx, uint32_t actor, uint32_t firing, uint64_t begin, ui
 {
     prediction *p = ctx;
     const plan_actor *of = &p->plan->actors[actor];
-    const plan_queue *queue = &p->plan->queues[of->queue.i];
     lines_ended(&p->lines, actor, end);
-    record(p, (period_firing){actor, firing, queue->kind == PLAN_OUTSIDE ? PLAN_NONE : p->worker[of->queue.i], begin, end});
+    record(p, (period_firing){actor, firing, worker_of(p, actor), begin, end});
     if (!p->opts->fired || actor >= p->given->actors_count)
         return;
     p->opts->fired(p->opts->ctx, &(weir_predicted_firing){text_of(p, of->name), queue_name(p, of->queue.i), (int)actor, (int)(firing % of->fires),
@@ -134,10 +239,14 @@ static void conclude(const prediction *p, const clock_result *played, weir_predi
         .scaled = all > 0 ? by[TIME_SCALED] / all : 0,
         .guessed = all > 0 ? by[TIME_GUESSED] / all : 0,
         .firings = (int64_t)played->firings,
-        .workers = (int)p->workers,
+        .workers = (int)p->threads,
+        .queues = (int)(p->workers - p->threads),
     };
     uint32_t number = 0;
-    for (uint32_t w = 0; w < p->workers && w < WEIR_PREDICT_WORKERS; w++) {
+    for (uint32_t w = p->threads; w < p->workers && w - p->threads < WEIR_PREDICT_QUEUES; w++)
+        to->queue[w - p->threads] = (struct weir_predicted_queue){queue_name(p, p->queue_of[w]), (int)p->rank_of[w],
+                                                                  played->span ? (double)played->busy[w] / (double)played->span : 0};
+    for (uint32_t w = 0; w < p->threads && w < WEIR_PREDICT_WORKERS; w++) {
         number = w && p->rank_of[w] == p->rank_of[w - 1] ? number + 1 : 0;
         to->worker[w] = (struct weir_predicted_worker){(int)p->rank_of[w], (int)number,
                                                        played->span ? (double)played->busy[w] / (double)played->span : 0};
@@ -206,15 +315,18 @@ static void leave_hosts(prediction *p)
 
 weir_status prediction_play(prediction *p, const uint32_t *slots, clock_result *played, period_result *period)
 {
-    const clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
-                             .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = slots};
+    clock_spec spec = {.plan = p->plan, .program = p->program, .worker = p->worker, .workers = p->workers, .host = p->host, .hosts = p->hosts,
+                       .host_of = p->host_of, .ctx = p, .duration = duration, .message = message, .fired = fired, .slots = slots,
+                       .launches = p->launches.launched};
     *played = (clock_result){0};
     *period = (period_result){0};
     p->firing_count = 0;
     weir_status status = durations_begin(&p->durations, slots, p->workers);
     status = status ? status : lines_begin(&p->lines, slots);
+    if (!status && p->lines.count)
+        spec.next = lines_next_of, spec.take = lines_take_of, spec.count = lines_count_of;
     status = status ? status : clock_play(&spec, played);
-    if (!status && p->failed)
+    if (!status && (p->failed || p->lines.failed))
         status = error_set(WEIR_E_MEMORY, "no memory for %llu firings", (unsigned long long)played->firings);
     return status ? status : find_cycle(p, slots, played, period);
 }
@@ -228,15 +340,6 @@ static weir_status find_program(prediction *p)
             return WEIR_OK;
         }
     return error_set(WEIR_E_ARGUMENT, "%s:%d: weir_predict: the plan has no program \"%s\"", p->opts->src.file, p->opts->src.line, wanted);
-}
-
-static weir_status check_devices(const prediction *p)
-{
-    for (uint32_t s = 0; s < p->plan->spaces_count; s++)
-        if (p->plan->spaces[s].kind != WEIR_CPU && p->plan->spaces[s].kind != WEIR_DISK && p->plan->spaces[s].kind != WEIR_MAPPED)
-            return error_set(WEIR_E_UNSUPPORTED, "%s:%d: weir_predict: %s is no CPU, and times of other devices are not known",
-                             p->opts->src.file, p->opts->src.line, plan_text(p->plan, p->plan->spaces[s].name));
-    return WEIR_OK;
 }
 
 static weir_status check_ranks(const prediction *p)
@@ -258,12 +361,16 @@ weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rat
         status = p->spread ? WEIR_OK : WEIR_E_ARGUMENT; /* the sentence is there */
     }
     status = status ? status : find_program(p);
-    status = status ? status : check_devices(p);
+    status = status ? status : time_cards_check(p->plan, p->program, rates, p->call);
+    status = status ? status : launches_open(&p->launches, p->plan);
+    p->plan = p->launches.plan ? p->launches.plan : p->plan;
     status = status ? status : changes_read(&p->changes, p->plan, opts->set, p->call);
+    if (!status)
+        launches_slots(&p->launches, p->changes.slots);
     status = status ? status : deal_workers(p);
     uint32_t *const worker = p->worker;
-    status = status ? status : durations_open(&p->durations, p->plan, rates, p->changes.speed, worker, p->workers);
-    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = rates, .changes = &p->changes,
+    status = status ? status : durations_open(&p->durations, p->plan, rates, p->changes.speed, worker, p->workers, p->threads);
+    const lines_spec between = {.plan = p->plan, .program = p->program, .rates = rates, .changes = &p->changes, .regsts = p->launches.regsts,
                                 .per_host = (uint32_t)opts->per_host, .carrier = opts->carrier, .no_key = opts->no_key,
                                 .computing = p->computing, .worker = worker, .workers = p->workers, .call = p->call};
     status = status ? status : lines_open(&p->lines, &between);
@@ -279,11 +386,13 @@ void prediction_close(prediction *p)
     durations_close(&p->durations);
     lines_close(&p->lines);
     free(p->worker);
+    free(p->queue_of);
     free(p->rank_of);
     free(p->host);
     free(p->host_of);
     free(p->computing);
     free(p->firings);
+    launches_close(&p->launches);
     weir_plan_free(p->spread);
     *p = (prediction){0};
 }

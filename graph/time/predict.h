@@ -8,19 +8,23 @@
 #include "graph/time/change.h"
 #include "graph/time/clock.h"
 #include "graph/time/duration.h"
+#include "graph/time/launch.h"
 #include "graph/time/line.h"
 #include "graph/time/period.h"
 
 typedef struct prediction {
-    const weir_plan *plan; /* as it is played: the given one, or `spread` */
+    const weir_plan *plan; /* as it is played: the given one, `spread`, or that with launches */
     const weir_plan *given; /* borrowed, as the next two: by the caller */
     const weir_rates *rates;
     const weir_predict_opts *opts;
     weir_plan *spread;     /* owned: over .ranks; NULL: they are not given */
+    launches launches;     /* owned */
     char call[256];        /* begins sentences */
     uint32_t program;
     uint32_t *worker;      /* owned; by queue */
+    uint32_t threads;      /* the first workers; the others are queues of accelerators */
     uint32_t workers;
+    uint32_t *queue_of;    /* owned; by worker behind the threads */
     uint32_t *rank_of;     /* owned; by worker */
     share_host *host;      /* owned; by number */
     uint32_t hosts;
@@ -34,7 +38,7 @@ typedef struct prediction {
     bool failed;           /* no memory */
 } prediction;
 
-/* `opts` is complete (opts_read()). E_ARGUMENT, E_UNSUPPORTED, E_MEMORY as weir_predict(). Closed also after a failure. */
+/* `opts` is complete (opts_read()). E_ARGUMENT, E_MEMORY as weir_predict(). Closed also after a failure. */
 weir_status prediction_open(prediction *p, const weir_plan *plan, const weir_rates *rates, const weir_predict_opts *opts);
 void prediction_close(prediction *p);
 

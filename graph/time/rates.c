@@ -36,6 +36,12 @@ static const number hand_numbers[] = {
     {"same", offsetof(weir_rates, same)}, {"worker", offsetof(weir_rates, worker)}, {"process", offsetof(weir_rates, process)}, {NULL, 0}};
 static const number link_curves[] = {{"once", offsetof(time_link, once)}, {"stream", offsetof(time_link, stream)},
                                      {"sends", offsetof(time_link, sends)}, {"receives", offsetof(time_link, receives)}, {NULL, 0}};
+static const number card_numbers[] = {{"launch", offsetof(time_card, launch)}, {"mark", offsetof(time_card, mark)},
+                                      {"done", offsetof(time_card, done)},     {"l2", offsetof(time_card, l2)},
+                                      {NULL, 0}};
+static const number collective_numbers[] = {{"n", offsetof(time_collective, members)}, {NULL, 0}};
+static const number collective_curves[] = {{"time", offsetof(time_collective, time)}, {NULL, 0}};
+static const number copy_curves[] = {{"once", offsetof(time_copy, once)}, {"stream", offsetof(time_copy, stream)}, {NULL, 0}};
 static const number machine_numbers[] = {{"cores", offsetof(weir_rates, cores)}, {NULL, 0}};
 static const number noise_numbers[] = {
     {"p50", offsetof(weir_rates, noise_p50)}, {"p90", offsetof(weir_rates, noise_p90)}, {"noisy", offsetof(weir_rates, noisy)}, {NULL, 0}};
@@ -183,11 +189,47 @@ static void put_curve(written *w, const char *key, const time_curve *curve)
     }
 }
 
+static void put_curves(written *w, const number *curves, const void *of)
+{
+    for (; curves->key; curves++)
+        put_curve(w, curves->key, (const time_curve *)((const char *)of + curves->at));
+}
+
 static void put_link(written *w, const time_link *link, time_apart apart, time_carrier carrier)
 {
     put(w, "\nlink "), put(w, time_apart_names[apart]), put(w, " "), put(w, time_carrier_names[carrier]);
-    for (const number *n = link_curves; n->key; n++)
-        put_curve(w, n->key, (const time_curve *)((const char *)link + n->at));
+    put_curves(w, link_curves, link);
+}
+
+/* Begins a line of accelerators. */
+static void put_kind(written *w, const char *name, weir_device_kind kind)
+{
+    put(w, "\n"), put(w, name), put(w, " "), put(w, device_kind_name(kind));
+}
+
+static void put_collective(written *w, weir_device_kind kind, const time_collective *c)
+{
+    put_kind(w, "collective", kind), put(w, " ");
+    put_numbers(w, time_collective_name(c->kind), collective_numbers, c);
+    put_curves(w, collective_curves, c);
+}
+
+static void put_cards(written *w, const weir_rates *rates)
+{
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        if (rates->cards[k].mark) {
+            put_kind(w, "card", (weir_device_kind)k);
+            put_numbers(w, "", card_numbers, &rates->cards[k]);
+        }
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        for (uint32_t c = 0; c < rates->cards[k].collectives_count; c++)
+            put_collective(w, (weir_device_kind)k, &rates->cards[k].collectives[c]);
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        for (int way = 0; way < TIME_WAYS; way++)
+            if (rates->cards[k].copy[way].once.count) {
+                put_kind(w, "copy", (weir_device_kind)k), put(w, " "), put(w, time_way_names[way]);
+                put_curves(w, copy_curves, &rates->cards[k].copy[way]);
+            }
 }
 
 static void put_links(written *w, const weir_rates *rates)
@@ -207,6 +249,7 @@ char *rates_text(const weir_rates *rates, size_t *bytes)
         put(&w, " "), put(&w, rates->calls[i].text), put(&w, "\n");
     }
     put_numbers(&w, "caches", cache_numbers, rates);
+    put_cards(&w, rates);
     put_numbers(&w, "\nhand", hand_numbers, rates);
     put_links(&w, rates);
     put_numbers(&w, "\nmachine", machine_numbers, rates);
@@ -350,13 +393,22 @@ static bool take_curve(reader *r, const char *key, time_curve *curve)
 {
     const size_t bytes = strlen(key);
     if (strncmp(r->at, key, bytes) || r->at[bytes] != '=')
-        return wrong(r, "a link has the curves once=, stream=, sends= and receives=");
+        return wrong(r, "a curve is missing, or not where it is in a file that weir measure writes");
     for (r->at += bytes + 1; take_point(r, curve); r->at++)
         if (*r->at != ',') {
             r->at += *r->at == ' ';
             return true;
         }
     return false;
+}
+
+/* They end the line. */
+static bool take_curves(reader *r, const number *curves, void *of)
+{
+    for (; curves->key; curves++)
+        if (!take_curve(r, curves->key, (time_curve *)((char *)of + curves->at)))
+            return false;
+    return !*r->at || wrong(r, "there is more behind the last curve");
 }
 
 static bool take_link(reader *r, weir_rates *rates)
@@ -367,10 +419,56 @@ static bool take_link(reader *r, weir_rates *rates)
     time_link *link = &rates->links[apart][carrier];
     if (link->once.count)
         return wrong(r, "the link is there twice");
-    for (const number *n = link_curves; n->key; n++)
-        if (!take_curve(r, n->key, (time_curve *)((char *)link + n->at)))
-            return false;
-    return !*r->at || wrong(r, "a link ends with the curve receives=");
+    return take_curves(r, link_curves, link);
+}
+
+static bool take_kind(reader *r, weir_device_kind *kind)
+{
+    const char *names[WEIR_DEVICE_KINDS];
+    for (int k = 0; k < WEIR_DEVICE_KINDS; k++)
+        names[k] = device_is_accelerator((weir_device_kind)k) ? device_kind_name((weir_device_kind)k) : "";
+    *kind = (weir_device_kind)take_name(r, names, WEIR_DEVICE_KINDS);
+    return *kind < WEIR_DEVICE_KINDS || wrong(r, "it names no kind of accelerators, as cuda");
+}
+
+static bool take_card(reader *r, weir_rates *rates)
+{
+    weir_device_kind kind;
+    if (!take_kind(r, &kind))
+        return false;
+    if (rates->cards[kind].mark)
+        return wrong(r, "the card is there twice");
+    return take_numbers(r, card_numbers, &rates->cards[kind]) && (rates->cards[kind].mark || wrong(r, "a mark takes some time"));
+}
+
+static bool take_collective(reader *r, weir_rates *rates)
+{
+    weir_device_kind kind;
+    const char *names[PLAN_COLLECTIVE_KINDS];
+    time_collective c = {0};
+    for (int k = 0; k < PLAN_COLLECTIVE_KINDS; k++)
+        names[k] = time_collective_name((plan_collective_kind)k);
+    if (!take_kind(r, &kind))
+        return false;
+    c.kind = (plan_collective_kind)take_name(r, names, PLAN_COLLECTIVE_KINDS);
+    if (c.kind >= PLAN_COLLECTIVE_KINDS)
+        return wrong(r, "it names no collective, as all_reduce");
+    if (!take_numbers(r, collective_numbers, &c) || !take_curves(r, collective_curves, &c))
+        return false;
+    return time_card_add(&rates->cards[kind], &c) || wrong(r, "more collectives than there may be");
+}
+
+static bool take_copy(reader *r, weir_rates *rates)
+{
+    weir_device_kind kind;
+    if (!take_kind(r, &kind))
+        return false;
+    const int way = take_name(r, time_way_names, TIME_WAYS);
+    if (way == TIME_WAYS)
+        return wrong(r, "a copy is in or out");
+    if (rates->cards[kind].copy[way].once.count)
+        return wrong(r, "the copy is there twice");
+    return take_curves(r, copy_curves, &rates->cards[kind].copy[way]);
 }
 
 static bool begins(reader *r, const char *word)
@@ -395,6 +493,12 @@ static bool take_line(reader *r, weir_rates *rates)
         return take_call(r, rates);
     if (begins(r, "caches"))
         return take_numbers(r, cache_numbers, rates);
+    if (begins(r, "card"))
+        return take_card(r, rates);
+    if (begins(r, "collective"))
+        return take_collective(r, rates);
+    if (begins(r, "copy"))
+        return take_copy(r, rates);
     if (begins(r, "hand"))
         return take_numbers(r, hand_numbers, rates);
     if (begins(r, "link"))
@@ -405,7 +509,7 @@ static bool take_line(reader *r, weir_rates *rates)
         return take_numbers(r, noise_numbers, rates);
     if (begins(r, "threads"))
         return take_threads(r, rates);
-    return wrong(r, "a line begins with call, caches, hand, link, machine, noise or threads; this one does not");
+    return wrong(r, "a line begins with call, caches, card, collective, copy, hand, link, machine, noise or threads; this one does not");
 }
 
 /* The lines between the first and the last. */

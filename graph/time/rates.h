@@ -2,7 +2,11 @@
  *
  *     weir rates 1
  *     call warm=1930000000 near=1960000000 far=2010000000 band=2300000000 core=1930000000 flops=805306368 bytes=2359296 n=9 matmul a=...
+ *     call warm=9000000 near=9000000 far=12000000 band=12000000 core=9000000 flops=805306368 bytes=2359296 n=9 cuda:matmul a=...
  *     caches l2=1048576 l3=33554432
+ *     card cuda launch=4000000 mark=5000000 done=9000000 l2=52428800
+ *     collective cuda all_reduce n=4 time=4096:20000000,1048576:45000000
+ *     copy cuda in once=64:9000000,1048576:30000000 stream=64:3000000,1048576:21000000
  *     hand same=12000 worker=230000 process=410000
  *     link loopback tcp once=64:6700000,65536:75000000 stream=64:330000,65536:33000000 sends=64:900000 receives=64:800000
  *     machine cores=2 level=native-v4
@@ -12,7 +16,7 @@
  *     hash 0123456789abcdef
  *
  * All numbers are whole: times in picoseconds, sizes in bytes, ratios in thousandths. A curve is a list of sizes and their times
- * (graph/time/link.h); a link that was not measured has no line. Lines between the first and the last are
+ * (graph/time/link.h); a link that was not measured has no line. Lines of accelerators: graph/time/card.h. Lines between the first and the last are
  * sorted; the last is the hash of those before it (FNV-1a).
  */
 #ifndef GRAPH_TIME_RATES_H
@@ -20,6 +24,7 @@
 
 #include <weir/time.h>
 
+#include "graph/time/card.h"
 #include "graph/time/link.h"
 
 #define TIME_PS_S 1e12 /* picoseconds of a second */
@@ -49,6 +54,7 @@ struct weir_rates {
     uint64_t same, worker, process; /* ps: of a firing beside its kernels; until a message is there, on another worker, in another
                                 process */
     time_link links[TIME_APARTS][TIME_CARRIERS];
+    time_card cards[WEIR_DEVICE_KINDS];
     uint64_t cores;
     rates_threads threads[RATES_THREADS_MAX];
     uint32_t threads_count;

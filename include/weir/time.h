@@ -30,8 +30,9 @@ typedef struct weir_measure_opts {
 
 /* Measures this machine for some plans: each distinct call of their kernels on a CPU, with its operands in the core's cache, in
  * the cache of all cores, and in memory; and how long messages take between workers. Where cores share what they need, each is also
- * measured beside other threads that stream through memory, or compute. A call takes some 30 ms. Calls of the
- * program's own functions, of ops that are not registered and of accelerators are not measured.
+ * measured beside other threads that stream through memory, or compute. A call takes some 30 ms. If plans have accelerators and this machine
+ * has one of the kind: each call on the first of them, copies to it and back, and launches. Calls of the program's own functions and of ops that
+ * are not registered are not measured.
  *
  * The calling thread computes, and one on each other core meanwhile; measure with nothing else running, best at real-time
  * priority (chrt -f 50). The caller owns the result and frees it. NULL and weir_error(): E_STATE, the machine was too disturbed (it
@@ -62,8 +63,8 @@ typedef struct weir_predict_opts {
     const char *program; /* ["main"] */
     int workers;         /* of each rank, as of weir_session_open() [one per device, at most the cores of the rates] */
     /* Changes to try, a list that ends with NULL: "bandwidth=10Gbit" and "latency=200us" of the lines between all ranks, "slots(h0)=3" of
-     * the registers that hold a tensor, "workers(1)=2" of a rank, "speed(matmul)=2" of kernels: all of a device ("cpu:3"), of an actor
-     * or of an op, or those of that name. Speeds of one kernel are multiplied [none] */
+     * the registers that hold a tensor, "workers(1)=2" of a rank, "speed(matmul)=2" of kernels: all of a device ("cpu:3"; not copies and
+     * collectives of "cuda:0"), of an actor or of an op, or those of that name. Speeds of one kernel are multiplied [none] */
     const char *const *set;
     /* Told of each firing that is played, in the order of their ends; `firing` is borrowed for the call [nobody] */
     void (*fired)(void *ctx, const weir_predicted_firing *firing);
@@ -75,7 +76,7 @@ typedef struct weir_predict_opts {
     bool no_key;         /* lines are not encrypted [with a key, as sessions] */
 } weir_predict_opts;
 
-enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64, WEIR_PREDICT_LINES = 64 };
+enum { WEIR_PREDICT_WORKERS = 64, WEIR_PREDICT_BOUNDS = 64, WEIR_PREDICT_LINES = 64, WEIR_PREDICT_QUEUES = 64 };
 
 /* Why a firing waits for the one before it in the critical cycle. */
 typedef enum weir_bound_kind {
@@ -115,11 +116,17 @@ typedef struct weir_prediction {
         double bytes;    /* of a step */
         double busy;     /* share of the time in which values occupy it, from 0 to 1 */
     } line[WEIR_PREDICT_LINES]; /* the first ones */
+    int queues;          /* of accelerators, which run what workers launch */
+    struct weir_predicted_queue {
+        const char *name; /* the plan's text */
+        int rank;
+        double busy;     /* share of the time in which it runs something, from 0 to 1 */
+    } queue[WEIR_PREDICT_QUEUES]; /* the first ones */
 } weir_prediction;
 
 /* Predicts the time of a step. Sources, sinks and calls of the program's own functions count as if they took no time. E_ARGUMENT:
- * there is no such program or carrier, the devices do not fit the ranks, or the rates lack a link. E_UNSUPPORTED: the plan has devices that
- * are no CPUs. E_MEMORY. Any thread. */
+ * there is no such program or carrier, the devices do not fit the ranks, or the rates lack a link, a card, its copies or its collectives.
+ * E_MEMORY. Any thread. */
 #define weir_predict(plan, rates, prediction, ...) \
     weir_predict_at(plan, rates, prediction, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))
 weir_status weir_predict_at(const weir_plan *plan, const weir_rates *rates, weir_prediction *prediction, const weir_predict_opts *opts);

@@ -193,7 +193,7 @@ weir_status cards_describe(uint32_t index, struct device_facts *facts)
         return status;
     const struct cudaDeviceProp *is = &the.cards[card].is;
     char attention[72];
-    *facts = (struct device_facts){.bytes = bytes, .free_bytes = free_bytes};
+    *facts = (struct device_facts){.bytes = bytes, .free_bytes = free_bytes, .cache_bytes = (uint64_t)is->l2CacheSize};
     cudnn_told(attention, sizeof attention);
     snprintf(facts->name, sizeof facts->name, "%.90s", is->name);
     snprintf(facts->more, sizeof facts->more, "sm_%d%d, PCI %04x:%02x:%02x, driver for CUDA %d.%d%s, %s", is->major,

@@ -213,7 +213,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *is, int card)
         return standin_leave(cudaErrorInvalidDevice);
     int arch = standin.is.arch ? standin.is.arch : 90;
     *is = (struct cudaDeviceProp){.totalGlobalMem = memory_bytes(), .major = arch / 10, .minor = arch % 10,
-                                  .pciBusID = 16 + card, .multiProcessorCount = 2, .warpSize = 32};
+                                  .pciBusID = 16 + card, .multiProcessorCount = 2, .warpSize = 32, .l2CacheSize = 1 << 20};
     snprintf(is->name, sizeof is->name, "stand-in");
     return standin_leave(cudaSuccess);
 }

@@ -245,7 +245,22 @@ Test(line, workers_pay_for_bytes_where_no_core_is_left, .timeout = 60)
     weir_plan_free(plan);
 }
 
-/* Rank 0 sends two quarters to each of three. Its lines take them side by side; the one link of its host takes one after another. */
+/* The worker writes for 1000 us, but 200 us after it has begun the value is there. The reader's worker takes 2000 us to read it, which begins
+ * then; so for 1100 us it has to read on after the producer's firing. */
+Test(line, a_value_that_passes_faster_than_it_is_written_is_there_before_its_firing_ends, .timeout = 60)
+{
+    weir_plan *plan = stream_plan();
+    weir_rates *rates = rates_of(plan, 2);
+    add_point(&rates->links[TIME_LOOPBACK][TIME_TCP_KEY], 64, 10, 1, 0, 0);
+    add_point(&rates->links[TIME_LOOPBACK][TIME_TCP_KEY], BYTES, 200, 100, 1000, 2000);
+    const weir_prediction p = predict(plan, rates, .ranks = 2, .carrier = "tcp");
+    const double there = PRODUCER_US + 200, read_on = 2000 - there;
+    cr_expect_float_eq(p.first_s, (PRODUCER_US + 1000 + read_on + CONSUMER_US) * 1e-6, 3e-6, "%g", p.first_s);
+    weir_rates_free(rates);
+    weir_plan_free(plan);
+}
+
+/* Rank 0 sends two quarters to each of three. Its lines take them side by side; they share the one link of its host. */
 Test(line, lines_of_a_host_share_its_link, .timeout = 60)
 {
     weir_plan *plan = gather_plan();

@@ -90,14 +90,14 @@ Test(rates, a_wrong_line_is_named, .timeout = 30)
                  {"link hosts", "link moon", "my.rates:6: a link is one of loopback or hosts"},
                  {"tcp+key", "tcp+lock", "my.rates:6: a link is one of loopback or hosts"},
                  {"link hosts tcp+key", "link hosts tcp once=64:1 stream=64:1 sends=64:1 receives=64:1\nlink hosts tcp", "my.rates:7: the link is there twice"},
-                 {"once=64:50", "twice=64:50", "my.rates:6: a link has the curves once="},
-                 {"stream=64:3", "", "my.rates:6: a link has the curves"},
+                 {"once=64:50", "twice=64:50", "my.rates:6: a curve is missing"},
+                 {"stream=64:3", "", "my.rates:6: a curve is missing"},
                  {"once=64:50", "once=64", "my.rates:6: a curve has sizes with their times"},
                  {"once=64:50", "once=", "my.rates:6: a curve has sizes with their times"},
                  {",65536:700", ",65536:7", "my.rates:6: a value takes longer than a larger one"},
                  {",65536:700", ",64:700", "my.rates:6: sizes of a curve rise"},
                  {"once=64:50", "once=1:1,2:2,3:3,4:4,5:5,6:6,7:7,8:8,64:50", "my.rates:6: sizes of a curve rise, and are 8 at most"},
-                 {"receives=64:1", "receives=64:1 more", "my.rates:6: a link ends with"}};
+                 {"receives=64:1", "receives=64:1 more", "there is more behind the last curve"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weir_rates *r = parse_changed(wrong[i].from, wrong[i].to);
         cr_expect_null(r);
