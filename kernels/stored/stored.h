@@ -10,7 +10,7 @@
  * rows of x. Those are rounded to bytes once (rounded.h), unless the call wants f32: then a panel becomes f32, too, and the product is
  * gemm_rows(). A single row of bytes needs no panel (single.h). Products of dense weights are dots along the rows (dense.h).
  *
- * The processor's instructions for products of bytes are found out when the library runs: AMX for 8 rows or more and units of 32, else
+ * The processor's instructions for products of bytes are found out when the library runs: AMX for 16 rows or more and units of 32, else
  * VPDPBUSD, else those of AVX-512 or AVX2 (sums.c, dots.h). Their sums are integers, and exact, so they change no bit. Dense weights of
  * bf16 use AMX or AVX512_BF16 for any number of rows (dense.c).
  *
