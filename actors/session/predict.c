@@ -34,7 +34,7 @@ static uint32_t ranks_of_host(const struct cluster *c)
     return size % count ? 0 : count;
 }
 
-/* Those that are allowed, without shared memory where this rank has found that it shares none with a rank of its host. */
+/* The carriers that are allowed, without shared memory where this rank has found that it shares none with a rank of its host. */
 static unsigned carriers_of(const struct cluster *c)
 {
     unsigned carriers = c->env.carriers;

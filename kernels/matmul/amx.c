@@ -15,8 +15,8 @@
  * before one may be moved behind it), and need flags for the whole file. So a library that was built for any x86-64
  * has them, and whether they are used is found out when it runs.
  *
- * Few machines have AMX, so tests execute each instruction in a handler of SIGILL where there is none (tests/support/amx_machine.h). What a
- * processor computes is held against exact sums before it is trusted: once in a process, a few microseconds. Why not oneDNN, which has such
+ * Few machines have AMX, so tests execute each instruction in a handler of SIGILL where there is none (tests/support/amx_machine.h). Before
+ * the tiles are used, their results are held against exact sums: once in a process, a few microseconds. Why not oneDNN, which has such
  * tiles: see half.c.
  */
 #include "kernels/matmul/amx.h"
