@@ -222,7 +222,6 @@ static bool put_text(const struct job *j, FILE *file)
 {
     bool ok = true;
     struct decoder d = {.tokenizer = j->read};
-    tokenizer_only_decodes(j->read);
     for (size_t i = 0; i < j->ids.count && ok; i++) {
         size_t bytes = 0;
         const char *text = decoder_next(&d, j->ids.id[i], &bytes);

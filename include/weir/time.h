@@ -155,7 +155,7 @@ typedef struct weir_slots_point {
 /* Finds how many slots a step needs: begins with as few as make the plan live, and gives one more to a register of the critical
  * cycle until another slot of any register makes no step shorter (Stuijk et al. 2006), or some hundred predictions have been made.
  * Tells `point` of the plan's own slots, then of the first ones, and of each change on the way from them to the best. Registers that
- * the user fixed, and those beside functions of the program, keep their slots. The option .fired is not called. Errors as
+ * the user fixed, and those beside functions of the program or beside accelerators, keep their slots. The option .fired is not called. Errors as
  * weir_predict(); E_LIVE: the plan cannot run. Any thread. */
 #define weir_predict_slots(plan, rates, point, ctx, ...) \
     weir_predict_slots_at(plan, rates, point, ctx, WEIR_OPTS(weir_predict_opts, __VA_ARGS__))

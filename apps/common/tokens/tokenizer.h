@@ -17,7 +17,8 @@
  * in a folder with tokenizer_config.json and chat_template.jinja, these say how chats look (chat.h). Files are not trusted: with any
  * content, reading one gives a tokenizer or one sentence, in memory that is bounded by the file's size.
  *
- * A tokenizer does not change after it is read (but for tokenizer_only_decodes()), so any thread may use it. An encoder has the scratch memory of one thread.
+ * A tokenizer does not change after it is read, but for tokenizer_only_decodes(), so any thread may use it. An encoder has the scratch
+ * memory of one thread.
  */
 #ifndef APPS_COMMON_TOKENS_TOKENIZER_H
 #define APPS_COMMON_TOKENS_TOKENIZER_H

@@ -68,7 +68,8 @@ bool vocab_begin(struct vocab *v, enum vocab_form form, uint64_t size);
 bool vocab_add(struct vocab *v, uint64_t id, const char *text, size_t length);
 uint32_t vocab_find(struct vocab *v, const char *text, size_t length);
 
-/* The same for a token that pieces of a text never become, as a special one: it has an id and its text, and is not found. */
+/* The same for a token that pieces of a text never become, as a special one: it has an id and its text, in which marks are spaces, and is
+ * not found. */
 bool vocab_add_hidden(struct vocab *v, uint64_t id, const char *text, size_t length);
 
 /* The token of one byte, as "<0x0A>" of SentencePiece: it has an id, and is not found. */
